@@ -2,6 +2,6 @@
 
 import gc
 
-# A process begins by making a million objects that stay: with the default thresholds, garbage collections that find
-# nothing were a seventh of its start.
+# A process starts by creating a million lasting objects: with the default thresholds, garbage collections that find
+# nothing took a seventh of its start.
 gc.set_threshold(50_000, 10, 10)

@@ -23,12 +23,12 @@ TASKS = [
 ]
 
 REDIS_TRANSPORT: dict[str, Any] = {
-    # A task that is not acknowledged after this long goes to another worker; longer than any time limit.
+    # A task not acknowledged after this time goes to another worker; longer than any time limit.
     "visibility_timeout": 600,
-    # Look for such tasks often: with the defaults it took 91 s after a worker's death.
+    # Check for such tasks often: with the defaults it took 91 s after a worker's death.
     "unacked_restore_interval": 10,
     "unacked_restore_throttle": 1,
-    # One worker looks at a time, by a lock: with the default, one that dies meanwhile blocks the others for 5 minutes.
+    # The lock of that check: by default, a worker that dies meanwhile blocks the others for 5 minutes.
     "unacked_mutex_expire": 20,
     # Without a timeout a hung Redis blocks the sender for ever.
     "socket_timeout": 5,
@@ -53,9 +53,9 @@ def make_app(settings: Settings) -> Celery:
         amqp=Amqp,
     )
     app.conf.update(
-        # The database says what was done; a result backend would only say it less well.
+        # No result backend: the database records what was done.
         task_ignore_result=True,
-        # A task is acknowledged when it is done, so that a dead worker's goes to another …
+        # A task is acknowledged when it is done, so that a dead worker's task goes to another …
         task_acks_late=True,
         worker_prefetch_multiplier=1,
         # … but the job runner counts the attempts: redelivery by the broker loops for ever on a task that kills.
@@ -63,7 +63,7 @@ def make_app(settings: Settings) -> Celery:
         task_acks_on_failure=True,
         task_acks_on_timeout=True,
         broker_transport_options=REDIS_TRANSPORT,
-        # how certificates are verified; not in the URL, where Flower would not see it
+        # verification of certificates; not in the URL, where Flower would not see it
         broker_use_ssl={k: v for k, v in options.items() if k.startswith("ssl_")} or False,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
@@ -76,14 +76,14 @@ def make_app(settings: Settings) -> Celery:
         task_create_missing_queues=True,
         task_default_queue=queues.INGEST.full_name,
         task_queues=[Queue(queue.full_name) for queue in queues.QUEUES.values()],
-        # On TERM a worker that is busy has this long to finish, then hands back what it holds. An idle one
-        # would sleep as long without consuming anything.
+        # On TERM a busy worker has this long to finish, then returns its tasks. An idle one would sleep
+        # as long without consuming anything.
         worker_soft_shutdown_timeout=30,
         worker_enable_soft_shutdown_on_idle=False,
-        # torch does not survive a fork; the other workers start children the cheap way.
+        # torch does not survive a fork; the other workers fork, which is cheaper.
         worker_pool_start_method="fork",
-        # A child that is started afresh imports everything first. With the default of 4 s one that takes longer,
-        # on a busy machine, is killed, and so is the next one, without end.
+        # A spawned child imports everything first. With the default of 4 s, on a busy machine each child would
+        # be killed before it is up, endlessly.
         worker_proc_alive_timeout=60,
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
@@ -98,7 +98,7 @@ def make_app(settings: Settings) -> Celery:
 
 
 def __getattr__(name: str) -> Celery:
-    # `celery -A workers.app` asks for `app`: the settings are read then, not when a test imports this module.
+    # `celery -A workers.app` looks up `app`: settings are read then, not when a test imports this module.
     if name != "app":
         raise AttributeError(name)
     made = make_app(load_settings())

@@ -14,10 +14,10 @@ PRUNE_SECONDS = 3600.0
 
 
 class Every(interval):  # type: ignore[misc] # Celery ships no types
-    """An interval that survives a clock set back: Celery's own would run nothing until the clock has caught up."""
+    """An interval that survives a clock set back: Celery's own would stop until the clock has caught up."""
 
     def is_due(self, last_run_at: datetime) -> schedstate:
-        """Return whether it is time, and in how many seconds to look again."""
+        """Return whether the entry is due, and the seconds until the next check."""
         if self.maybe_make_aware(last_run_at) > self.maybe_make_aware(self.now()):
             return schedstate(is_due=True, next=self.seconds)
         return super().is_due(last_run_at)

@@ -15,7 +15,8 @@ from workers.connection import client_of, probe
 from workers.queues import ACCEPT, QUEUES, length, oldest_payload_seconds, seconds_since_sweep
 
 ANSWER_SECONDS = (1.0, 3.0)
-"""How long workers are waited for: most answer within milliseconds, those of a busy machine at the second time."""
+"""Timeouts of the first and second try to reach workers: most answer within milliseconds, on a busy machine at the
+second try."""
 POLL_SECONDS = 0.1
 
 
@@ -29,14 +30,14 @@ class QueueStatus:
     queues: dict[str, int]
     # the workers that answered, by queue; None if they were not asked
     workers: dict[str, list[str]] | None = None
-    # None: no sweep within a day
+    # seconds since the last sweep; None: none within a day
     swept_seconds_ago: float | None = None
     # how long the oldest payload task has waited
     accept_seconds: float = 0.0
 
 
 def look(settings: Settings, *, workers: bool) -> QueueStatus:
-    """Ask Redis for the lengths of the queues and, with `workers`, all workers for theirs (takes up to 4 s)."""
+    """Ask Redis for the lengths of the queues and, with `workers`, all workers for their queues (up to 4 s)."""
     problem: str | None = None
     try:
         probe(settings)
@@ -44,7 +45,7 @@ def look(settings: Settings, *, workers: bool) -> QueueStatus:
         problem = str(error)
         if isinstance(error, QueueUnavailable) or settings.redis_url is None:
             return QueueStatus(problem=problem, queues={})
-    # what asks the workers writes
+    # asking the workers writes to Redis
     workers = workers and problem is None
     serving: dict[str, list[str]] | None = None
     try:
@@ -71,14 +72,14 @@ def look(settings: Settings, *, workers: bool) -> QueueStatus:
 
 
 def facts(settings: Settings, queues: QueueStatus) -> Broker:
-    """Return the doctor's facts: these queues, whose workers were asked, and Redis' own settings."""
+    """Return the doctor's facts about these queues, whose workers were asked, and about Redis' settings."""
     if queues.problem is not None:
         return Broker(problem=queues.problem)
     configured: dict[str, str] = {}
     memory: dict[str, int] = {}
     try:
         with client_of(settings) as client, suppress(ResponseError):
-            # hosted servers often refuse INFO or CONFIG; one by one: Redis before 7 cannot be asked for two
+            # hosted servers often refuse INFO or CONFIG; one setting at a time, as Redis before 7 takes no more
             memory = client.info("memory")
             configured = client.config_get("appendonly") | client.config_get("maxmemory-policy")
     except RedisError as error:
@@ -96,8 +97,8 @@ def facts(settings: Settings, queues: QueueStatus) -> Broker:
 
 def _queues_of_workers(app: Celery) -> dict[str, list[dict[str, str]]]:
     answers: dict[str, list[dict[str, str]]] = {}
-    # One of the pool may still hold what Redis said when it became a replica, and fail with it now. To close one waits
-    # for its last poll, by default a second.
+    # A pooled connection may still hold an error from when Redis became a replica, and fail with it now. Closing one
+    # waits for its last poll, by default a second.
     with app.connection_for_write(transport_options={"polling_interval": POLL_SECONDS}) as connection:
         for seconds in ANSWER_SECONDS:
             answers |= app.control.inspect(timeout=seconds, connection=connection).active_queues() or {}

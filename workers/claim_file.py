@@ -1,7 +1,7 @@
-"""A file with what a process has claimed, by which the next worker knows what a killed one has left behind.
+"""Record a process's claims in a file, so that the next worker can release those of a killed one.
 
-The file is locked (`flock`) while its process lives, and the kernel unlocks it when that ends, however it ends: no
-process number is mistaken for another's. Files of other hosts and other databases are left alone.
+The file is locked (`flock`) while its process lives, and the kernel unlocks it at its end, whatever the cause: no
+process id is mistaken for another's. Files of other hosts and other databases are left alone.
 """
 
 import fcntl
@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 
 class ClaimFile:
-    """The claims of one process; where it can write no file they come back when their leases end."""
+    """The claims of one process; if it cannot write a file, its claims return when their leases end."""
 
     def __init__(self, settings: Settings) -> None:
         self._lock = threading.Lock()
@@ -35,7 +35,7 @@ class ClaimFile:
         try:
             folder = _folder(settings)
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # it gets the name under which others look once it is locked
+            # renamed once it is locked, as others look for that name only
             fresh = folder / f".{secrets.token_hex(8)}"
             self._file = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             fcntl.flock(self._file, fcntl.LOCK_EX)
@@ -71,7 +71,7 @@ class ClaimFile:
 
 
 def release_dead(settings: Settings, database: Database) -> None:
-    """Let the claims of processes of this host that are gone come back after the delay of a failed attempt."""
+    """Release claims of dead processes of this host, with the delay of a failed attempt."""
     for path in _folder(settings).glob("*.json"):
         try:
             file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
@@ -87,7 +87,7 @@ def release_dead(settings: Settings, database: Database) -> None:
             try:
                 tokens = json.load(dead)
             except ValueError:
-                # it ended while it wrote, or before it had claimed anything
+                # it died while writing, or before it had claimed anything
                 tokens = []
             if tokens:
                 with database.maintenance() as connection:

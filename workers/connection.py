@@ -1,6 +1,6 @@
-"""The connection to Redis, mended where a worker would not outlive its loss, or a wrong clock would hold tasks back.
+"""Patch kombu's connection to Redis, so that a worker survives its loss and a wrong clock does not delay tasks.
 
-Written against kombu 5.7 (`pyproject.toml` bounds it); `tests/processes/test_losses.py` says whether it is still
+Written against kombu 5.7 (bounded in `pyproject.toml`); `tests/processes/test_losses.py` shows whether it is still
 needed.
 """
 
@@ -24,28 +24,28 @@ from workers.logging import OUTAGES
 log = structlog.get_logger(OUTAGES)
 
 SWEEP = "backscroll.sweep"
-"""The task that comes every second or few: in Flower its runs would hide all others."""
+"""The task that runs every few seconds: in Flower its runs would hide all others."""
 
-# A network that goes away without a word: after 25 s without an answer a connection is given up and made anew. By
-# default TCP asks for the first time after two hours.
+# If the network fails silently, a connection is given up and replaced after 25 s without an answer. By default TCP
+# checks for the first time after two hours.
 KEEPALIVE = {
     getattr(socket, name): value
     for name, value in {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}.items()
     if hasattr(socket, name)
 }
-# By default a worker waits 2 s longer after each try, up to 30 s: Redis would be back long before the worker.
+# By default a worker waits 2 s longer after each try, up to 30 s, long after Redis is back.
 PAUSES = {"interval_start": 0.5, "interval_step": 0.5, "interval_max": 2.0}
 
 
 class _Taken(redis.QoS):  # type: ignore[misc] # kombu ships no types
-    """The tasks that a worker has taken; one whose acknowledgement failed no longer counts.
+    """The unacknowledged tasks of a worker; one whose acknowledgement failed no longer counts.
 
-    kombu keeps such a task among those in hand, of which a worker may have one: it would never take another. The task
-    returns after the visibility timeout, and doing it again is harmless.
+    kombu keeps such a task as unacknowledged, and a worker may have only one: it would never take another. The task
+    returns after the visibility timeout, and running it again is harmless.
     """
 
     def ack(self, delivery_tag: str) -> None:
-        """Acknowledge the task; it is no longer in hand even when Redis did not answer."""
+        """Acknowledge the task; it no longer counts even if Redis did not answer."""
         try:
             super().ack(delivery_tag)
         except self.channel.connection_errors:
@@ -54,7 +54,7 @@ class _Taken(redis.QoS):  # type: ignore[misc] # kombu ships no types
 
 
 TAKING_SECONDS = 60
-"""How long the rest of a task is waited for that Redis has begun to send: it has left its queue, and would be lost."""
+"""How long to wait for the rest of a task that Redis has begun to send: it has left its queue, and would be lost."""
 
 
 class _Channel(redis.Channel):  # type: ignore[misc] # kombu ships no types
@@ -68,7 +68,7 @@ class _Channel(redis.Channel):  # type: ignore[misc] # kombu ships no types
             taken: bool | None = super()._brpop_read(**options)
             return taken
         finally:
-            # as it was
+            # restore it
             connection.update_current_socket_timeout(-1)
 
 
@@ -77,37 +77,37 @@ class _Transport(redis.Transport):  # type: ignore[misc] # kombu ships no types
 
 
 class LastingConnection(Connection):  # type: ignore[misc] # kombu ships no types
-    """A connection whose loss is noticed and soon mended, and leaves tasks in hand able to be acknowledged."""
+    """A connection that detects its loss, reconnects soon, and can still acknowledge tasks taken before."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # not among the settings: a command line passes those as JSON, in which no key is a number
+        # not in the settings: command lines pass those as JSON, whose keys cannot be numbers
         options: dict[str, Any] = vars(self)["transport_options"]
         self.transport_options = {"socket_keepalive_options": KEEPALIVE} | options
 
     def ensure_connection(self, *args: Any, **kwargs: Any) -> Connection:
-        """Connect, trying again and again; the pauses between tries stay short."""
+        """Connect, retrying with short pauses."""
         return super().ensure_connection(*args, **(PAUSES | kwargs))
 
     def get_transport_cls(self) -> type:
-        """Return kombu's transport, mended."""
+        """Return the patched transport."""
         transport: type = super().get_transport_cls()
         return _Transport if transport is redis.Transport else transport
 
     def _do_close_transport(self) -> None:
-        # kombu takes the address away from the transport as well. A task that was taken before the loss and ends
-        # after it is acknowledged through that transport, by its tag, on whatever socket: without an address this
-        # is `'NoneType' object has no attribute 'hostname'`, which ends a worker of threads, and one that shuts down.
+        # kombu would also remove the transport's address. A task taken before the loss that ends after it is
+        # acknowledged through that transport, by its tag, on any socket: without an address this raises
+        # `'NoneType' object has no attribute 'hostname'`, which ends a thread worker, and one that shuts down.
         self._transport = None
 
 
 class Amqp(AMQP):  # type: ignore[misc] # Celery ships no types
-    """Celery's view of the broker, over such connections; sweeps send no events."""
+    """Celery's view of the broker that sends no events for sweeps."""
 
     Connection = LastingConnection
 
     def as_task_v2(self, task_id: str, name: str, *args: Any, **kwargs: Any) -> Any:
-        """Return a message for the task; a sweep's has no event that it was sent."""
+        """Return a message for the task; a sweep's triggers no task-sent event."""
         message = super().as_task_v2(task_id, name, *args, **kwargs)
         return message._replace(sent_event=None) if name == SWEEP else message
 
@@ -123,9 +123,9 @@ PROBE_SECONDS = 2.0
 
 
 def client_of(settings: Settings) -> Redis:
-    """Make a client that waits `PROBE_SECONDS` and tries once, on a connection that was not used before.
+    """Make a client that waits `PROBE_SECONDS` and tries once, on a new connection.
 
-    One of a pool says only that it worked before. Raises `SettingsError` without a URL.
+    A pooled one tells only that it worked before. Raises `SettingsError` without a URL.
     """
     if settings.redis_url is None:
         raise SettingsError("BACKSCROLL_REDIS_URL is not set")
@@ -139,10 +139,10 @@ def client_of(settings: Settings) -> Redis:
 
 
 def probe(settings: Settings) -> None:
-    """Write to Redis what workers and senders do: a list, from a script too.
+    """Write to Redis as workers and senders do: a list, also from a script.
 
-    Raises `QueueUnavailable` where it does not answer, `WritesRefused` where it takes nothing, and `SettingsError`
-    where the login may not.
+    Raises `QueueUnavailable` if it does not answer, `WritesRefused` if it takes no writes, and `SettingsError` if the
+    login lacks the rights.
     """
     try:
         with client_of(settings) as client:
@@ -164,14 +164,14 @@ def _reason(error: Exception) -> str:
 
 
 AHEAD_SECONDS = 5
-"""Clocks that differ by less do no harm."""
+"""Clock differences below this do no harm."""
 
 
 def redate_unacknowledged(app: Celery) -> int:
-    """Date tasks taken in the future as taken now by Redis' clock, and return their number.
+    """Correct tasks dated in the future to now by Redis' clock, and return their number.
 
-    A worker dates what it takes by its own clock. Were that ahead when it died, its payload, which is in no table yet,
-    would come back only that much later. Raises `kombu.exceptions.OperationalError` when Redis is away.
+    A worker dates its tasks by its own clock. If that was ahead when it died, its payload, which is in no table yet,
+    would return only that much later. Raises `kombu.exceptions.OperationalError` when Redis is down.
     """
     with app.connection_for_write() as connection:
         channel = connection.default_channel

@@ -1,4 +1,4 @@
-"""Logs: one JSON object a line on standard error, the standard library's loggers included."""
+"""Log one JSON object a line on standard error, including the standard library's loggers."""
 
 import logging
 import re
@@ -13,23 +13,23 @@ _render = structlog.processors.JSONRenderer()
 
 
 OUTAGES = "workers.outages"
-"""The logger of what is said again and again while a server is away."""
-# Celery tries again several times a second, and beat writes a traceback at each tick.
+"""The logger of warnings that repeat while a server is down."""
+# Celery retries several times a second, and beat writes a traceback at each tick.
 _REPEATING = {OUTAGES, "celery.worker.consumer.consumer", "celery.beat"}
 REPEAT_SECONDS = 60.0
 _DIGITS = re.compile(r"\d+")
 
 
 class OncePerMinute(logging.Filter):
-    """A filter that lets a warning of an outage through once a minute, its first line, with how often it came."""
+    """A filter that passes a repeated outage warning once a minute: its first line, and how often it came."""
 
     def __init__(self) -> None:
         super().__init__()
-        # when a line was written last, and how often it was not since then
+        # when a line was last written, and how often it was suppressed since
         self._written: dict[str, tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Keep the record unless the same, figures aside, was kept less than `REPEAT_SECONDS` ago."""
+        """Keep the record unless the same one, ignoring digits, was kept less than `REPEAT_SECONDS` ago."""
         if record.name not in _REPEATING or record.levelno < logging.WARNING:
             return True
         fields = record.msg if isinstance(record.msg, dict) else {}
@@ -95,7 +95,7 @@ def configure_logging(level: str = "info") -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # Celery logs every received and finished task; at info that drowns what happened. httpx2 logs paths with ids.
+    # Celery logs every received and finished task, which would hide the rest at info. httpx2 logs paths with ids.
     for chatty in (
         "celery.worker.strategy",
         "celery.app.trace",
@@ -108,7 +108,7 @@ def configure_logging(level: str = "info") -> None:
 
 
 def write_line(logger: str, level: str, **fields: Any) -> None:
-    """Write a log line at a quarter of a logger's cost: for what is logged of each request."""
+    """Write a log line at a quarter of a logger's cost, for every request."""
     if logging.getLogger(logger).isEnabledFor(logging.getLevelNamesMapping()[level.upper()]):
         line = structlog.contextvars.get_contextvars() | fields | {"level": level, "logger": logger}
         sys.stderr.write(f"{_render(None, level, _stamp(None, level, line))!s}\n")

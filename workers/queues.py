@@ -1,7 +1,7 @@
 """The queues, the worker that serves each and why, and wake-ups.
 
-Kinds of jobs have queues and workers of their own: priorities emulated on Redis are not kept, and a long backfill must
-never be before a message. Names have the prefix `backscroll.`: a queue's name is its key in Redis.
+Kinds of jobs have separate queues and workers: priorities emulated on Redis are unreliable, and a long backfill must
+never come before a message. Names have the prefix `backscroll.`: a queue's name is its key in Redis.
 """
 
 import json
@@ -29,18 +29,18 @@ log = structlog.get_logger(OUTAGES)
 class Queue:
     """A queue and the worker process that serves it."""
 
-    # what `backscroll worker NAME` calls it
+    # its name in `backscroll worker NAME`
     name: str
     pool: Literal["prefork", "threads"]
     concurrency: int
-    # seconds until a task is asked to stop, and until its process is killed (only prefork)
+    # seconds until a task is interrupted, and until its process is killed (prefork only)
     soft_limit: int | None = None
     hard_limit: int | None = None
-    # start children afresh instead of forking: torch does not survive a fork
+    # spawn children instead of forking: torch does not survive a fork
     spawn: bool = False
-    # rows claimed at once: claims are fair among tenants, but others wait for the batch under way
+    # rows claimed at once: claims are fair among tenants, but others wait for the running batch
     batch: int = 1
-    # replace a child after this many tasks: long runs leak
+    # tasks after which a child is replaced, as long runs leak memory
     max_tasks: int | None = None
 
     @property
@@ -49,35 +49,34 @@ class Queue:
         return f"backscroll.{self.name}"
 
 
-# Payload tasks of bots that enqueue themselves. No time limit: while Postgres is away they wait, and a killed
-# task would be acknowledged, its messages lost.
+# Payload tasks of bots that enqueue directly. No time limit: they wait while Postgres is down, and a killed task would
+# be acknowledged, its messages lost.
 ACCEPT = Queue(name="accept", pool="prefork", concurrency=1, max_tasks=10_000)
 INGEST = Queue(
     name="ingest", pool="prefork", concurrency=1, soft_limit=60, hard_limit=90, batch=50, max_tasks=10_000
 )
-# A model for each process, and as many threads inside as there are cores. Many rows, so that the model's batches are
-# full of texts of like length; what does not get its turn is handed back (`embed.TURN_SECONDS`).
+# A model for each process, with as many threads as there are cores. Many rows, so that the model's batches are full of
+# texts of similar length; rows not reached in time are released (`embed.TURN_SECONDS`).
 EMBED = Queue(
     name="embed", pool="prefork", concurrency=1, spawn=True, soft_limit=90, hard_limit=110, batch=512
 )
-# Threads wait for a language model at no cost; a client's timeout is shorter than the lease. The batch is that of
-# extraction (`batch_of`): with one job each, sixteen threads would hold one each, and all would be abandoned with the
-# one that kills their process.
+# Waiting for a language model costs threads nothing; a client's timeout is shorter than the lease. The batch is that of
+# extraction (`batch_of`): with one job each, sixteen threads would all lose theirs with the one that kills the process.
 SUMMARIZE = Queue(name="summarize", pool="threads", concurrency=16, batch=8)
-# Prune, backfill and forget: seldom, long, and not to starve the others.
+# Prune, backfill and forget: rare and long, so that they must not starve the others.
 BACKFILL = Queue(
     name="backfill", pool="prefork", concurrency=1, soft_limit=90, hard_limit=110, batch=1, max_tasks=1000
 )
 
-# Short and often: what makes up for lost wake-ups and closes idle sessions must not wait for anything else. A thread
-# in the worker itself: it has no children, and Postgres' own timeouts end what hangs.
+# Short and frequent: making up for lost wake-ups and closing idle sessions must not wait for anything else. A thread in
+# the worker itself, without children: Postgres' own timeouts end statements that hang.
 SWEEP = Queue(name="sweep", pool="threads", concurrency=1)
 
 QUEUES = {queue.name: queue for queue in (ACCEPT, INGEST, EMBED, SUMMARIZE, BACKFILL, SWEEP)}
-# What events, and so Flower, show of a payload: it holds people's texts.
+# What events, and so Flower, show of a payload, which contains people's texts.
 HIDDEN = {"argsrepr": "()", "kwargsrepr": "{…}"}
 
-# Its remaining lifetime says when the last sweep was; sweeps send no events, which would say so.
+# Its remaining lifetime tells when the last sweep was, as sweeps send no events.
 SWEPT = "backscroll.swept"
 SWEPT_SECONDS = 86_400
 
@@ -86,7 +85,7 @@ OF_KIND = {name: QUEUES[kind.queue] for name, kind in KINDS.items()}
 
 
 def batch_of(kind: str, settings: Settings) -> int:
-    """Return how many jobs of a kind are claimed at once: of a language model's one, as each may take its lease."""
+    """Return how many jobs of a kind are claimed at once: one for a language model, as each may use up its lease."""
     if kind in {SUMMARIZE_KIND.name, ROLLUP.name} and settings.session_summary_model != EXTRACTIVE:
         return 1
     if kind == EXTRACT.name and settings.learning_model() != RULES:
@@ -94,19 +93,19 @@ def batch_of(kind: str, settings: Settings) -> int:
     return OF_KIND[kind].batch
 
 
-# Wake-ups that may wait in a queue beside two for each of its workers. Each covers a batch, and is repeated by its
-# worker while there is more: others would be in vain.
+# Wake-ups that may wait in a queue besides two for each of its workers. Each covers a batch, and its worker repeats it
+# while there is more: further ones would be useless.
 SPARE_WAKE_UPS = 20
 
 
 def wake_up(app: Celery, kind: str, times: int = 1) -> None:
-    """Wake the workers of a kind up to `times`, unless enough wake-ups wait in their queue.
+    """Send up to `times` wake-ups to the workers of a kind, unless enough wait in their queue.
 
     A failure is only logged: the jobs are in the database, and the sweep sends wake-ups again.
     """
     queue = OF_KIND[kind]
     try:
-        # not the channel's own client, which may hold an unread answer for a consumer that waits for a task
+        # not the channel's own client, which may have an unread answer for a consumer waiting for a task
         with (
             app.pool.acquire(block=True) as connection,
             connection.default_channel.conn_or_acquire() as client,
@@ -119,7 +118,7 @@ def wake_up(app: Celery, kind: str, times: int = 1) -> None:
 
 
 def enqueue_payload(app: Celery, payload: str, trace_id: str | None) -> None:
-    """Queue a payload that was refused, JSON with `args` and `kwargs`, as it came. Raises `QueueUnavailable`."""
+    """Queue a refused payload, JSON with `args` and `kwargs`, unchanged. Raises `QueueUnavailable`."""
     headers = {} if trace_id is None else {"request_id": trace_id}
     options = HIDDEN | {"queue": ACCEPT.full_name, "headers": headers, "retry": False}
     try:
@@ -134,7 +133,7 @@ def length(app: Celery, queue: str) -> int:
         return int(connection.default_channel.client.llen(queue))
 
 
-# The task that is next in the queue of payloads, and since when: tasks bear no time.
+# The next task in the queue of payloads, and since when it is next, as tasks carry no time.
 OLDEST = "backscroll.accept.oldest"
 _NOTE_OLDEST = """
     local task = redis.call('LINDEX', KEYS[1], -1)
@@ -147,9 +146,9 @@ _NOTE_OLDEST = """
 
 
 def note_sweep(app: Celery) -> None:
-    """Note that a sweep has just been done, and which payload task is the oldest.
+    """Record that a sweep has just finished, and which payload task is the oldest.
 
-    Raises `kombu.exceptions.OperationalError` when Redis is away.
+    Raises `kombu.exceptions.OperationalError` when Redis is down.
     """
     with app.connection_for_write() as connection:
         try:
@@ -157,12 +156,12 @@ def note_sweep(app: Celery) -> None:
             client.set(SWEPT, 1, ex=SWEPT_SECONDS)
             client.eval(_NOTE_OLDEST, 2, ACCEPT.full_name, OLDEST)
         except ResponseError as error:
-            # Redis is full: the sweep itself is done
+            # Redis is full, but the sweep itself is done
             log.warning("sweep_not_noted", error=str(error))
 
 
 def seconds_since_sweep(app: Celery) -> float | None:
-    """Return how long ago the last sweep was done, by Redis' clock; None: not within a day. Raises as `length` does."""
+    """Return the seconds since the last sweep, by Redis' clock; None: none within a day. Raises as `length` does."""
     with app.connection_for_read() as connection:
         left = int(connection.default_channel.client.pttl(SWEPT))
     return None if left < 0 else SWEPT_SECONDS - left / 1000
@@ -184,9 +183,9 @@ def worker_arguments(queues: list[Queue]) -> list[str]:
         *("-Q", ",".join(queue.full_name for queue in queues)),
         *("-n", f"{leader.name}@{gethostname()}"),
         *("--pool", leader.pool),
-        # a queue of another pool than the first one's adds one: its 16 threads would be 16 processes
+        # a queue of another pool than the first's adds only one: its 16 threads would be 16 processes
         *("--concurrency", sum(q.concurrency if q.pool == leader.pool else 1 for q in queues)),
-        # Nobody else listens to events but Flower, which asks for them.
+        # Only Flower listens to events, and it enables them itself.
         "--without-gossip",
         "--without-mingle",
     ]

@@ -1,6 +1,6 @@
-"""The resources of one worker process: settings, connections, models and handlers, each made at the first use.
+"""The resources of one worker process: settings, connections, models and handlers, each made at first use.
 
-Never made at import, and never shared over a fork: a child finds its parent's id in them and makes its own.
+They are never made at import, and never shared over a fork: a child finds its parent's id in them and makes its own.
 """
 
 import os
@@ -54,7 +54,7 @@ from workers.logging import OUTAGES
 
 log = structlog.get_logger(OUTAGES)
 
-# The pause before looking again for due jobs that were all locked by others.
+# The pause before claiming again when all due jobs were locked by others.
 LOCKED_SECONDS = 0.05
 
 _lock = threading.Lock()
@@ -95,7 +95,7 @@ class Resources:
         return SpaceEmbedders(self._embedder_for)
 
     def _embedder_for(self, space: EmbeddingSpace) -> Embedder:
-        # a tool may have put another embedder in the place of the settings' one
+        # a tool may have replaced the settings' embedder
         if "embedder" in vars(self) and space.same_as(self.embedder.space):
             return self.embedder
         return make_embedder_for(space, self.settings)
@@ -209,10 +209,10 @@ def current() -> Resources:
 
 @contextmanager
 def waiting() -> Iterator[None]:
-    """Log in one line that Postgres or a model is away, or the tables too old; due jobs wait for the sweep.
+    """Log in one line that Postgres or a model is down, or the tables too old; due jobs wait for the sweep.
 
-    A failing task would send its whole traceback to the worker's main process, which reads nothing while Redis is away
-    too; a time limit would then hit the child in the middle of it, and the rest be misread.
+    A failing task would send its whole traceback to the worker's main process, which reads nothing while Redis is also
+    down; a time limit would then interrupt the child while it sends, and the rest would be misread.
     """
     try:
         yield
@@ -221,12 +221,12 @@ def waiting() -> Iterator[None]:
     except DatabaseUnavailable as error:
         log.warning("waits_for_postgres", error=str(error))
     except ProviderUnavailable as error:
-        # a server of embeddings that must first say how many dimensions they have
+        # an embedding server whose dimensions must be measured first
         log.warning("waits_for_provider", error=str(error))
 
 
 def progress(kind: str) -> str | None:
-    """Describe how far long jobs of a kind are, for those who watch tasks; None: there are none."""
+    """Describe the progress of long jobs of a kind, for task monitoring; None: there are none."""
     if kind != BACKFILL.name:
         return None
     with waiting():
@@ -241,10 +241,10 @@ def _holding(held: Resources, kind: str, claims: Sequence[Claim]) -> Iterator[No
 
 
 def run(app: Celery, kind: str) -> Outcome:
-    """Do one batch of jobs of a kind, then wake the workers of what follows or is left."""
+    """Run one batch of jobs of a kind, then wake the workers of jobs that follow or are left."""
     held, outcome = current(), Outcome(waits=True)
     with waiting():
-        # without pgvector there is nowhere to write: vectors stay pending until `db upgrade` finds the extension
+        # without pgvector vectors cannot be stored: jobs stay pending until `db upgrade` finds the extension
         if kind != EMBED.name or held.database.has_vectors():
             outcome = runner.run(
                 held.database,
@@ -254,7 +254,7 @@ def run(app: Celery, kind: str) -> Outcome:
                 held.turns,
                 partial(_holding, held, kind),
             )
-    # the summary of a changed session is due only after a while, and the sweep finds it then
+    # a changed session's summary is due only after a while, when the sweep finds it
     debounced = {SUMMARIZE.name, EXTRACT.name} if held.settings.summarize_debounce_seconds else set()
     for follower in sorted(
         outcome.follows - (debounced if kind not in {BACKFILL.name, EMBED.name} else set())

@@ -1,4 +1,4 @@
-"""Limit how long a worker takes to end, and say where it hung."""
+"""Limit how long a worker takes to end, and log where it hung."""
 
 import faulthandler
 import os
@@ -20,13 +20,13 @@ CLOSING_SECONDS = 10.0
 
 
 class EndsInTime(StartStopStep):  # type: ignore[misc] # Celery ships no types
-    """A time limit for the shutdown of a worker that was stopped, or whose main loop has failed.
+    """A time limit for the shutdown of a worker that was stopped, or whose main loop failed.
 
     Celery's shutdown may wait forever, for a child or for a lock, and the supervisor would wait with it.
     """
 
     def start(self, parent: Any) -> None:
-        """Limit the shutdown that TERM begins, if running tasks have limited time to finish (`REMAP_SIGTERM`)."""
+        """Limit the shutdown after TERM, if running tasks have limited time to finish (`REMAP_SIGTERM`)."""
         if REMAP_SIGTERM != "SIGQUIT":
             return
         seconds = parent.app.conf.worker_soft_shutdown_timeout + CLOSING_SECONDS

@@ -31,23 +31,23 @@ from workers.logging import configure_logging
 log = structlog.get_logger(__name__)
 
 REQUEST_ID = "request_id"
-# It goes into logs, task headers and the database: nothing that could be mistaken there.
+# It goes into logs, task headers and the database, so only harmless characters are accepted.
 ACCEPTABLE_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 
 
 def current_request_id() -> str | None:
-    """Return the id of the request that this thread works for, if any."""
+    """Return the id of the request that this thread serves, if any."""
     known = structlog.contextvars.get_contextvars().get(REQUEST_ID)
     return None if known is None else str(known)
 
 
 def request_id_of(*ids: object) -> str:
-    """Return the first acceptable id of those that a sender gave, or a new one."""
+    """Return the first acceptable id among a sender's, or a new one."""
     return acceptable_id(*ids) or uuid.uuid4().hex
 
 
 def acceptable_id(*ids: object) -> str | None:
-    """Return the first acceptable id of those that a sender gave, if any."""
+    """Return the first acceptable id among a sender's, if any."""
     fitting = (text for text in ids if isinstance(text, str) and ACCEPTABLE_REQUEST_ID.fullmatch(text))
     return next(fitting, None)
 
@@ -67,7 +67,7 @@ def _pass_request_id(headers: dict[str, Any] | None = None, **_: Any) -> None:
 @task_prerun.connect
 def _bind_request_id(task: Any = None, task_id: str | None = None, **_: Any) -> None:
     structlog.contextvars.clear_contextvars()
-    # A bot may send one of its own in the task's headers.
+    # A bot may send its own id in the task's headers.
     request_id = request_id_of(getattr(task.request, REQUEST_ID, None) if task else None, task_id)
     structlog.contextvars.bind_contextvars(request_id=request_id, task=getattr(task, "name", None))
 
@@ -80,10 +80,10 @@ def _unbind(**_: Any) -> None:
 @worker_process_init.connect
 def _drop_inherited(**_: Any) -> None:
     tracing.start("worker")
-    # The parent's connections must not be used by two; `current` makes new ones for this process.
+    # Two processes must not share the parent's connections; `current` makes new ones for this one.
     held = resources.current()
     with resources.waiting():
-        # of the process whose place it takes, if that was killed
+        # of the process that it replaces, if that was killed
         release_dead(held.settings, held.database)
 
 
@@ -94,16 +94,16 @@ def _send_last_traces(**_: Any) -> None:
 
 @worker_ready.connect
 def _trace_threads(sender: Any = None, **_: Any) -> None:
-    # a worker of threads forks no process, in which it would begin
+    # a thread worker forks no process, in which tracing would start
     if isinstance(sender.pool, thread.TaskPool):
         tracing.start("worker")
 
 
 @worker_ready.connect
 def _log_what_is_away(**_: Any) -> None:
-    """Log at the start that Postgres is away or this clock wrong, as no task may come to log it.
+    """Log at the start that Postgres is down or this clock wrong, as there may be no task to log it.
 
-    What a killed worker held comes back, too: a worker of threads has no processes that would look.
+    This also releases the claims of a killed worker: a thread worker has no child processes to do so.
     """
     settings = load_settings()
     database = Database.from_settings(settings)
@@ -115,7 +115,7 @@ def _log_what_is_away(**_: Any) -> None:
     except BackscrollError as error:
         log.warning("worker_waits", error=str(error))
     finally:
-        # a process forked off later must not find this connection
+        # a process forked later must not inherit this connection
         database.close()
 
 

@@ -1,4 +1,4 @@
-"""What is traced, by OpenTelemetry's own instrumentation, and what of it is sent: nothing that people wrote."""
+"""Trace by OpenTelemetry's own instrumentation, and send spans without people's words."""
 
 import os
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 
 QUIET = "healthz,readyz,metrics"
 KEPT = ("backscroll.", "celery.", "messaging.", "db.system", "db.statement", "db.query.text", "db.operation")
-"""The attributes that are sent, by their beginnings. URLs hold ids of people and words that are searched for."""
+"""Prefixes of the attributes that are sent. URLs contain ids of people and search words."""
 KEPT_OF_HTTP = {
     "http.method",
     "http.request.method",
@@ -56,7 +56,7 @@ class WithoutTexts(SpanExporter):
         self._exporter.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Send what is held back."""
+        """Send buffered spans."""
         return self._exporter.force_flush(timeout_millis)
 
 

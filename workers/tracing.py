@@ -1,7 +1,7 @@
-"""Traces by OpenTelemetry, where OTEL_EXPORTER_OTLP_ENDPOINT says whom to send them to; else nothing of it is loaded.
+"""Send traces by OpenTelemetry, if OTEL_EXPORTER_OTLP_ENDPOINT names a receiver; otherwise nothing of it is loaded.
 
-A request that names itself by no id of its own is named by its `traceparent`. Jobs carry that through Postgres, so that
-a batch of them belongs to the trace of the request that asked, or is linked to those of several.
+A request without its own id is identified by its `traceparent`. Jobs carry that through Postgres, so that a batch
+belongs to the trace of its request, or is linked to those of several.
 """
 
 import os
@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 TRACEPARENT = "traceparent"
 MAX_NAMED = 20
-"""Number of requests that the span of a batch names."""
+"""Most requests that the span of a batch names."""
 
 # the provider of this process, if it sends traces
 _provider: Any = None
@@ -30,7 +30,7 @@ _provider: Any = None
 def start(name: str, app: "FastAPI | None" = None) -> None:
     """Send traces as the service `backscroll-NAME`, of an HTTP application or of tasks.
 
-    Each process does so after its fork, which the thread that sends would not survive.
+    Each process calls this after its fork, which the sending thread would not survive.
     """
     global _provider
     if not any(os.environ.get(variable) for variable in ENDPOINTS):
@@ -44,13 +44,13 @@ def start(name: str, app: "FastAPI | None" = None) -> None:
 
 
 def stop() -> None:
-    """Send what has not been sent yet, before a process ends that runs no exit handlers."""
+    """Send buffered spans before the end of a process that runs no exit handlers."""
     if _provider is not None:
         _provider.shutdown()
 
 
 def name_request(request_id: str | None) -> str | None:
-    """Return the id of the request under way, by default its `traceparent`, and note it on its span."""
+    """Return the id of the current request, by default its `traceparent`, and set it on its span."""
     if _provider is None:
         return request_id
     from opentelemetry import trace
@@ -63,7 +63,7 @@ def name_request(request_id: str | None) -> str | None:
 
 
 def carry(headers: dict[str, Any]) -> None:
-    """Put the span under way into the headers of a task, so that it goes on with the trace."""
+    """Put the current span into a task's headers, so that the task continues the trace."""
     if _provider is not None:
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -72,7 +72,7 @@ def carry(headers: dict[str, Any]) -> None:
 
 @contextmanager
 def batch(kind: str, claims: Sequence[Claim]) -> Iterator[None]:
-    """Trace what is done with a batch of jobs, in the trace that asked for it; with several, linked to each."""
+    """Trace a batch of jobs, in the trace that requested it, or linked to each of several."""
     if _provider is None or not claims:
         yield
         return

@@ -105,7 +105,7 @@ class ImportReport:
     def notice_languages(self, now: Mapping[str, StoredChat]) -> None:
         """Say which chats seem to be in another language than theirs, and what to do."""
         for chat_id, chat in now.items():
-            if looks := chat.looks:
+            if looks := chat.detected_language:
                 command = shlex.join(["backscroll", "chats", "language", chat_id, looks])
                 self.notice(
                     f"{chat_id} looks {looks.capitalize()}: --language {looks}. Its words are searched as "

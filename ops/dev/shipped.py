@@ -89,7 +89,7 @@ class Shipped:
         with self.superuser() as connection:
             # first, as the statistics say which chat is large
             connection.execute("VACUUM ANALYZE")
-        facts = collect.embedding(
+        facts = collect.embedding_spaces(
             self.database, self.resources.embedder.space, [self.tenant], None, everybody=True
         )
         engine = migrate.connected(self.server.dsn("owner"))

@@ -1,4 +1,4 @@
-"""The embedders of stored spaces: while one replaces another, a process works with the models of both."""
+"""Hold the embedders of stored spaces: while one space replaces another, a process uses the models of both."""
 
 import threading
 from collections.abc import Callable, Collection
@@ -19,9 +19,9 @@ class SpaceEmbedders:
     def of(self, space: EmbeddingSpace) -> Embedder:
         """Return the embedder of a stored space.
 
-        Raises `SettingsError` if there can be none here, `ProviderUnavailable` if it cannot be made now.
+        Raises `SettingsError` if the settings permit none, `ProviderUnavailable` if it cannot be made now.
         """
-        # without the lock: while a new model is loaded, questions go on with the other
+        # without the lock: while a new model is loaded, questions still use the other
         if (embedder := self._made.get(space)) is not None:
             return embedder
         with self._lock:
@@ -30,20 +30,20 @@ class SpaceEmbedders:
             return self._made[space]
 
     def keep(self, spaces: Collection[EmbeddingSpace]) -> None:
-        """Let go of the models of all other spaces."""
+        """Release the models of all other spaces."""
         with self._lock:
             for space in self._made.keys() - set(spaces):
                 del self._made[space]
 
 
 Embedding = Embedder | SpaceEmbedders
-"""What texts are embedded with: one model, or that of the space in question."""
+"""The embedder of texts: one model, or one for each space."""
 
 
 def embedder_of(embedding: Embedding | None, space: EmbeddingSpace) -> Embedder | None:
-    """Return what embeds into a stored space, or None if nothing is given that does.
+    """Return the embedder of a stored space, or None if `embedding` has none for it.
 
-    It may load a model, or ask a server. Raises `ProviderUnavailable`, also where the settings do not let it be made.
+    It may load a model, or ask a server. Raises `ProviderUnavailable`, also if the settings do not permit it.
     """
     if isinstance(embedding, SpaceEmbedders):
         try:

@@ -1,4 +1,4 @@
-"""Measure once for each embedding space what cosine texts have that say the same, and that have nothing in common.
+"""Measure once for each embedding space the cosines of texts that say the same and of unrelated texts.
 
 Models spread their cosines differently: what is high for one is below what any two texts have for another. Limits of
 similarity are written as cosines of all-MiniLM-L6-v2, and every space is brought to its scale: cosines of questions so
@@ -31,14 +31,14 @@ PAIRS = (
     ("The match ended two to one", "They won the game 2-1"),
     ("It rained the whole weekend", "We had rain all of Saturday and Sunday"),
 )
-"""Of texts that say the same; no two pairs have anything in common."""
+"""Pairs of texts that say the same; texts of different pairs are unrelated."""
 UNRELATED, SPREAD, EQUAL = 0.09, 0.084, 0.73
-"""Of all-MiniLM-L6-v2: the mean and the standard deviation of cosines of unrelated texts, the mean of equal ones."""
+"""For all-MiniLM-L6-v2: mean and standard deviation of the cosines of unrelated texts, and the mean of equal ones."""
 _LEAST = 1e-3
 
 
 def calibrate(embedder: Embedder) -> tuple[Calibration, Calibration] | None:
-    """Measure questions beside documents, and documents; None if all texts are alike. Raises as the embedder does."""
+    """Measure questions against documents, and documents against each other; None if all texts are equally similar."""
     questions = [embedder.embed_query(question) for question, _ in PAIRS]
     first, second = (embedder.embed_documents([pair[side] for pair in PAIRS]) for side in (0, 1))
     apart, between = _unrelated(questions, second), _unrelated(first, second)

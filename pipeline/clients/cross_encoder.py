@@ -14,7 +14,7 @@ from typing import Any
 from pipeline.clients import processors
 from schemas.errors import ProviderUnavailable, SettingsError
 
-# Characters of a message that are read; the models of this kind read some 512 word pieces.
+# Characters of a message that are read; models of this kind read some 512 word pieces.
 MAX_CHARS = 2000
 
 
@@ -33,7 +33,7 @@ class CrossEncoderReranker:
         self._loaded: Any = None
 
     def scores(self, query: str, texts: Sequence[str]) -> list[float]:
-        """Return how well each text answers, from 0 to 1. Raises `ProviderUnavailable`."""
+        """Return how well each text answers the question, from 0 to 1. Raises `ProviderUnavailable`."""
         if not texts:
             return []
         with self._turn:
@@ -47,7 +47,7 @@ class CrossEncoderReranker:
                 ]
             except (OSError, RuntimeError, ValueError, TypeError, MemoryError) as error:
                 raise ProviderUnavailable(f"The reranker {self.model} failed: {error}") from error
-        # a model that answers in logits is brought to the scale of one that answers in shares
+        # map logits to the scale from 0 to 1 that other models answer in
         if all(0 <= value <= 1 for value in predictions):
             return predictions
         return [1 / (1 + math.exp(-max(min(value, 50.0), -50.0))) for value in predictions]

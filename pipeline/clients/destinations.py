@@ -1,4 +1,4 @@
-"""Say what the settings send to another machine, and where: nothing, until one of them names a model there."""
+"""Report what the settings send to other machines, and where: nothing, unless a setting names a model there."""
 
 from pipeline.clients.factory import (
     make_chat_model,
@@ -44,6 +44,6 @@ def sent_elsewhere(settings: Settings) -> list[str]:
 
 
 def _of_chats(settings: Settings) -> str:
-    """Name the only chats whose sessions a language model reads."""
+    """Name the chats whose sessions a language model reads, if these are restricted."""
     chats = settings.summary_canaries()
     return f" of {', '.join(sorted(chats))}" if chats else ""

@@ -15,7 +15,7 @@ PROVIDER = "deterministic"
 MODEL = "deterministic-hash-v1"
 DIMENSIONS = 256
 MAX_CHARS = 4000
-"""Characters of a text that it reads: of many words no vector is like any of them."""
+"""Characters of a text that are read: a vector of too many words resembles none of them."""
 
 _TOKEN = re.compile(r"[a-z0-9']+")
 _SHORTEST = 2
@@ -75,7 +75,7 @@ class DeterministicEmbedder:
         return self._max_chars
 
     def count_tokens(self, text: str) -> int:
-        # Every word counts up to `max_chars`, so characters are what it reads.
+        # Its limit is `max_chars`, so its tokens are characters.
         return len(text)
 
     def embed_documents(self, texts: Sequence[str]) -> list[Vector]:

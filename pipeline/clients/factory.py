@@ -40,8 +40,7 @@ def default_provider() -> str:
 def make_embedder(settings: Settings) -> Embedder:
     """Make the embedder that the settings name, or the best one installed, with the provider's default model.
 
-    A local model is loaded at its first use, which takes seconds; a server is first asked then. Raises
-    `SettingsError`.
+    At its first use a local model is loaded, which takes seconds, and a server is first called. Raises `SettingsError`.
     """
     provider = settings.embedding_provider or default_provider()
     if provider not in DEFAULT_MODELS:
@@ -118,7 +117,7 @@ def settings_for(space: EmbeddingSpace, settings: Settings) -> Settings:
         else deterministic.DIMENSIONS
     )
     named = (settings.embedding_provider, settings.embedding_model) == (space.provider, space.model)
-    # a server whose model nobody knows is asked for them only if a setting asks for it
+    # of an unknown model, a server is asked for certain dimensions only if a setting says so
     dimensions = settings.embedding_dimensions if named else None
     if dimensions is None and native is not None and native != space.dimensions:
         dimensions = space.dimensions
@@ -138,7 +137,7 @@ def settings_for(space: EmbeddingSpace, settings: Settings) -> Settings:
 def make_embedder_for(space: EmbeddingSpace, settings: Settings) -> Embedder:
     """Make the embedder of a stored space; addresses and keys are those of the settings.
 
-    Raises `SettingsError`, also where the model of this name makes vectors of another space now.
+    Raises `SettingsError`, also if the model of this name now makes vectors of another space.
     """
     embedder = make_embedder(settings_for(space, settings))
     if not space.same_as(embedder.space):
@@ -170,9 +169,9 @@ def make_reranker(model: str | None) -> Reranker | None:
 
 
 def make_chat_model(settings: Settings, model: str, *, setting: str) -> OpenAIChatModel:
-    """Make the client of a language model that the setting of this name asks for; it connects at its first call.
+    """Make the client of the language model that `setting` names; it connects at its first call.
 
-    Raises `SettingsError` where no endpoint is configured: a model's name alone sends nothing anywhere.
+    Raises `SettingsError` if no endpoint is configured: a model's name alone sends nothing anywhere.
     """
     key = settings.openai_api_key
     if settings.openai_base_url is None and key is None:
@@ -187,7 +186,7 @@ def make_chat_model(settings: Settings, model: str, *, setting: str) -> OpenAICh
 
 
 def make_summary_model(settings: Settings) -> OpenAIChatModel | None:
-    """Make the language model that summarizes; None: summaries are extracted. Raises `SettingsError`."""
+    """Make the language model for summaries, or None if they are extractive. Raises `SettingsError`."""
     if settings.session_summary_model == EXTRACTIVE:
         return None
     _require_time_and_room(settings)
@@ -195,7 +194,7 @@ def make_summary_model(settings: Settings) -> OpenAIChatModel | None:
 
 
 def make_learning_model(settings: Settings) -> OpenAIChatModel | None:
-    """Make the language model that learns facts; None: rules read them. Raises `SettingsError`."""
+    """Make the language model that extracts facts, or None if rules do. Raises `SettingsError`."""
     model = settings.learning_model()
     if model == RULES or not settings.memory_learning_enabled:
         return None

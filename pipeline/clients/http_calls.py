@@ -1,4 +1,4 @@
-"""Call servers of models over HTTP: a time limit for the whole call, and what a refusal means."""
+"""Call model servers over HTTP, with a time limit for the whole call, and classify refusals."""
 
 import asyncio
 import json
@@ -22,28 +22,28 @@ from schemas.server_urls import is_local
 T = TypeVar("T")
 
 MAX_ERROR_CHARS = 300
-"""Characters of a server's own words that become part of an error."""
+"""Characters of a server's message that are quoted in an error."""
 MAX_VECTORS_BYTES = 64 * 1024**2
 """Bytes of an answer with vectors: 1,000 texts of 2,500 dimensions, written as numbers."""
 MAX_ERROR_BYTES = 64 * 1024
-"""Bytes that are read of an answer that is no success."""
-_CLOSING_SECONDS = 1.0  # for a call that is cancelled to close its connection
-# The server or what is before it is busy or away; another 5xx may be this very input's doing.
+"""Bytes read of an error response."""
+_CLOSING_SECONDS = 1.0  # for a cancelled call to close its connection
+# The server or a proxy in front of it is busy or down; any other 5xx may be caused by the input.
 _AWAY = frozenset((408, 425, 429, 502, 503, 504, 529))
 UNAUTHORIZED = frozenset((401, 403))
 _NOT_FOUND = 404
-# Servers have no common code for it.
+# Servers have no common code for a text that is too long.
 _TOO_LONG = ("too long", "too large", "context length", "maximum context", "input length", "exceed")
-# What an error says first, for people; and what it repeats of the request, which is not the server's own.
+# Keys of an error's message, which comes first, and of the request that it repeats, which is left out.
 _SAID_FIRST = ("error", "message", "msg", "detail")
 _TAG = re.compile(r"<[^<>]*>")
 _REPEATED = ("input", "body", "request")
 
 
 class Calls:
-    """Runs calls on an event loop in a thread of its own, so that each ends in time, whatever the server does.
+    """Runs calls on an event loop in its own thread, so that each ends in time, whatever the server does.
 
-    The timeouts of HTTP clients are for each read, and a server that sends a byte now and then keeps to them for ever.
+    Timeouts of HTTP clients apply to each read, so a server that sends a byte now and then never exceeds them.
     """
 
     def __init__(self) -> None:
@@ -64,11 +64,11 @@ class Calls:
         except StillRunning:
             raise TimeoutError from None
         finally:
-            # also when this thread is told to stop meanwhile
+            # also if this thread is told to stop meanwhile
             future.cancel()
 
     def close(self) -> None:
-        """End the thread, with no call under way; another call starts it again."""
+        """End the thread, while no call is running; another call starts it again."""
         with self._starting:
             if self._loop is not None and self._thread is not None:
                 self._loop.call_soon_threadsafe(self._loop.stop)
@@ -88,7 +88,7 @@ class Calls:
 def http_client(url: str) -> httpx2.AsyncClient:
     """Make a client for one server; redirects are not followed, so that texts go where the settings say.
 
-    What runs on this machine is not asked through a proxy. Raises `ProviderUnavailable` where the certificates to trust
+    Servers on this machine are not called through a proxy. Raises `ProviderUnavailable` if the trusted certificates
     cannot be read.
     """
     try:
@@ -106,7 +106,7 @@ def http_client(url: str) -> httpx2.AsyncClient:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What a server has answered."""
+    """The response of a server."""
 
     status: int
     headers: Mapping[str, str]
@@ -117,7 +117,7 @@ class Answer:
         return 200 <= self.status < 300
 
     def words(self) -> str:
-        """Return the server's own words, whatever the shape of its body: all texts of JSON, or of a page."""
+        """Return the server's message, whatever the form of its body: all texts of the JSON, or of the page."""
         text = self.body.decode(errors="replace")
         try:
             text = " ".join(_texts(json.loads(text)))
@@ -148,10 +148,10 @@ async def post(
     max_bytes: int,
     headers: Mapping[str, str] | None = None,
 ) -> Answer:
-    """Post JSON and return the answer; one that is no success is cut to what errors need.
+    """Post JSON and return the response; an error response is cut to what error messages need.
 
-    `server` is named in errors, `setting` is the variable that says where it is. Raises `ProviderUnavailable` if it
-    cannot be reached, `ProviderFailed` if it answers more than `max_bytes`, or what is not HTTP.
+    Errors name the `server`, and `setting`, the variable with its address. Raises `ProviderUnavailable` if it cannot
+    be reached, `ProviderFailed` if it answers more than `max_bytes`, or not in HTTP.
     """
     body = bytearray()
     try:
@@ -184,17 +184,17 @@ def without_login(url: str) -> str:
 
 
 def is_too_long(words: str) -> bool:
-    """Tell whether a server says that a text, or an answer that it is to make, is longer than its model's window."""
+    """Tell whether a server's message says that a text, or the requested answer, exceeds the model's window."""
     return any(phrase in words.lower() for phrase in _TOO_LONG)
 
 
 def refusal(
     status: int, words: str, headers: Mapping[str, str], *, server: str, key: str, missing: str
 ) -> BackscrollError:
-    """Return what to raise for an answer that is no success.
+    """Return the exception for an error response.
 
-    `words` are the server's own, `key` says what to set when it does not know who asks, and `missing` what to do
-    when it does not know the model.
+    `words` are the server's message, `key` says what to set if it refuses the key, and `missing` what to do if it does
+    not know the model.
     """
     words = words[:MAX_ERROR_CHARS]
     answered = f"{server} answers {status}"
@@ -203,7 +203,7 @@ def refusal(
             f"{answered}: {words}", retry_after=retry_after(headers, datetime.now(UTC))
         )
     if status in UNAUTHORIZED:
-        # its words may quote the key
+        # its message may quote the key
         return ProviderUnavailable(f"{answered}: {key}")
     if status == _NOT_FOUND:
         return ProviderUnavailable(f"{answered}: {missing}")
@@ -213,7 +213,7 @@ def refusal(
 
 
 def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Return in how many seconds the server may be asked again, if its `Retry-After` says so.
+    """Return the seconds until the server may be called again, if `Retry-After` says so.
 
     >>> now = datetime(2026, 3, 2, tzinfo=UTC)
     >>> [retry_after({"retry-after": value}, now) for value in ("7.5", "Mon, 02 Mar 2026 00:01:00 GMT", "soon", "nan")]

@@ -1,4 +1,4 @@
-"""Embed by a server: batches, prefixes, time limits and checks, whichever protocol the server speaks."""
+"""Embed by a server of any protocol: batches, prefixes, time limits and checks."""
 
 import threading
 from collections.abc import Sequence
@@ -18,16 +18,16 @@ from schemas.vectors import EmbeddingSpace, Vector
 log = structlog.get_logger(__name__)
 
 MAX_DIMENSIONS = 16_000
-"""Dimensions that the column type `halfvec` stores at most."""
+"""Most dimensions that the column type `halfvec` stores."""
 QUESTION_SECONDS = 3.0
-"""How long a question waits for its vector; without one it is answered by keywords."""
+"""How long a question waits for its vector; without a vector it is answered by keywords."""
 AWAY_SECONDS = 10.0
-"""How long questions do without vectors after a server has failed at one, unless it asks for longer …"""
+"""How long questions go without vectors after a server failed on one, unless it asks for longer …"""
 MAX_AWAY_SECONDS = 60.0
 """… but at most this long."""
-# Servers count tokens by their own vocabularies; ours is an estimate, and leaves room for what it misses.
+# Servers count tokens by their own vocabularies; ours is an estimate, so leave a margin.
 _READ_SHARE = 0.75
-# A batch that was too slow is made so small that it takes this share of the time limit.
+# A batch that was too slow is shrunk to take this share of the time limit.
 _SHARE_OF_TIMEOUT = 0.5
 
 
@@ -40,10 +40,10 @@ class EmbeddingServer(Protocol):
 
     @property
     def url(self) -> str:
-        """Return where it is, for messages."""
+        """Return its address, for messages."""
 
     async def embed(self, texts: Sequence[str]) -> list[Any]:
-        """Return what it answers for the texts, unchecked. Raises as `Embedder` does."""
+        """Return its vectors for the texts, unchecked. Raises as `Embedder` does."""
 
     async def close(self) -> None:
         """Close the connections."""
@@ -51,7 +51,7 @@ class EmbeddingServer(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class HttpOptions:
-    """How a server is asked."""
+    """Options of calls to a server."""
 
     timeout_seconds: float = 12.0
     batch_size: int = 32
@@ -78,7 +78,7 @@ class HttpEmbedder:
         self.max_tokens = int(known.max_tokens * _READ_SHARE)
         # where texts are sent
         self.url = server.url
-        # how many texts a request takes: as set, or fewer where the server was too slow for that
+        # texts in a request: as set, or fewer after the server was too slow
         self.batch_size = options.batch_size
         self._calls = Calls()
         self._lock = threading.Lock()
@@ -116,7 +116,7 @@ class HttpEmbedder:
             try:
                 vectors += self._checked(self._prepared(batch), self._options.timeout_seconds)
             except TimeoutError:
-                # too many at once for this server, or it hangs: one more call says which
+                # the batch was too large for this server, or it hangs: one more call tells which
                 if slow or len(batch) == 1:
                     raise self._too_slow(self._options.timeout_seconds) from None
                 log.warning(
@@ -131,7 +131,7 @@ class HttpEmbedder:
         return self._of_question(self._query_prefix + text[: self._options.max_chars])
 
     def close(self) -> None:
-        """Close the connections, with no call under way; a process that keeps its embedder need not."""
+        """Close the connections, while no call is running; a process that keeps its embedder need not."""
         self._calls.run(self._server.close, QUESTION_SECONDS)
         self._calls.close()
 
@@ -139,7 +139,7 @@ class HttpEmbedder:
         return [self._document_prefix + text[: self._options.max_chars] for text in texts]
 
     def _of_question(self, text: str) -> Vector:
-        """Embed a text as it is, in the time that a question has."""
+        """Embed a text without a prefix, within the time of a question."""
         self._require_answering()
         seconds = min(QUESTION_SECONDS, self._options.timeout_seconds)
         try:
@@ -158,11 +158,11 @@ class HttpEmbedder:
         try:
             self._of_question(".")
         except (ProviderFailed, ProviderRejected) as error:
-            # whatever is wrong is no text's doing
+            # whatever is wrong, no text is to blame
             raise ProviderUnavailable(str(error)) from error
 
     def _checked(self, texts: Sequence[str], seconds: float) -> list[Vector]:
-        """Return the unit vectors of texts as they are. Raises as `Embedder` does, and `TimeoutError`."""
+        """Return the unit vectors of texts without a prefix. Raises as `Embedder` does, and `TimeoutError`."""
         answer = self._calls.run(lambda: self._server.embed(texts), seconds)
         if len(answer) != len(texts):
             raise ProviderFailed(f"{self._name} answered {len(answer)} vectors for {len(texts)} texts")
@@ -178,7 +178,7 @@ class HttpEmbedder:
         return vectors
 
     def _unit(self, vector: Any) -> Vector:
-        """Return what was answered as a vector of length 1. Raises `ProviderFailed`."""
+        """Return an answered vector, scaled to length 1. Raises `ProviderFailed`."""
         try:
             length = hypot(*vector)
         except TypeError:
@@ -188,17 +188,17 @@ class HttpEmbedder:
         return [value / length for value in vector]
 
     def _fit(self, texts: int, seconds: float) -> None:
-        """Make batches so large that they take half the time limit, and no larger than set."""
+        """Size batches to take half the time limit, but no larger than set."""
         fits = int(_SHARE_OF_TIMEOUT * self._options.timeout_seconds * texts / max(seconds, 1e-6))
         self.batch_size = max(1, min(self._options.batch_size, fits))
 
     def _require_answering(self) -> None:
-        """Raise `ProviderUnavailable` if the server has just failed at a question; then let one try again."""
+        """Raise `ProviderUnavailable` for a while after the server failed on a question; then let one try again."""
         with self._lock:
             if monotonic() < self._away_until:
                 raise ProviderUnavailable(self._why_away)
             if self._away_until:
-                # the others do not wait for this try
+                # other questions do not wait for this try
                 self._away_until = monotonic() + QUESTION_SECONDS
 
     def _rest(self, error: ProviderUnavailable | ProviderFailed) -> None:

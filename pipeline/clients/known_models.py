@@ -1,4 +1,4 @@
-"""What is known of embedding models by their names, without asking anybody."""
+"""Properties of well-known embedding models, by name."""
 
 from dataclasses import dataclass, replace
 
@@ -9,17 +9,17 @@ _BGE = "Represent this sentence for searching relevant passages: "
 
 @dataclass(frozen=True, kw_only=True)
 class KnownModel:
-    """How a model wants its texts, and what it answers; as its card says."""
+    """A model's prefixes, dimensions and limits, according to its card."""
 
-    # of a vector; None: measured by one call
+    # dimensions of a vector; None: measured by one call
     dimensions: int | None = None
     query_prefix: str = ""
     document_prefix: str = ""
-    # that it reads of a text; most of those that are not known read this many
+    # tokens of a text that it reads; most unknown models read this many
     max_tokens: int = 512
-    # it can answer with fewer dimensions, by its training
+    # whether it was trained to answer with fewer dimensions, too
     shortens: bool = False
-    # who published it on the hub, where short names of it are known
+    # its owner on the hub, if it is known by a short name
     owner: str = ""
 
 
@@ -62,7 +62,7 @@ _KNOWN = {
 
 
 def known_model(name: str) -> KnownModel:
-    """Return what is known of a model, whose name may have an owner before it and a tag after it.
+    """Return the properties of a model, whose name may have an owner before it and a tag after it.
 
     >>> known_model("nomic-embed-text:latest") == known_model("nomic-ai/nomic-embed-text")
     True
@@ -71,5 +71,5 @@ def known_model(name: str) -> KnownModel:
     """
     bare = name.rpartition("/")[2]
     model, _, tag = bare.partition(":")
-    # other tags may be other sizes
+    # other tags may mean other sizes
     return _KNOWN.get(model, KnownModel()) if tag in ("", "latest", "v1.5") else KnownModel()

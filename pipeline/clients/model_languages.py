@@ -1,10 +1,10 @@
-"""The languages that embedding models know, by the models' names."""
+"""Languages of embedding models, by the models' names."""
 
 import re
 
 from schemas.languages import NON_LATIN, parts_of
 
-# The first that a name has decides; a name with none says nothing.
+# The first match decides; a name without a match says nothing.
 _MANY = re.compile(
     r"multilingual|bge-m3|labse|distiluse|text-embedding-(?:3|ada)|jina-embeddings-v[3-9]|embeddinggemma|qwen3-embedding"
     r"|nomic-embed-text-v2|arctic-embed2|arctic-embed-[ml]-v2|bge-multi|gte-qwen"
@@ -17,7 +17,7 @@ _ENGLISH = re.compile(
 
 
 def knows(model: str, language: str) -> bool | None:
-    """Tell whether an embedding model knows all of a chat's languages; None if that is not known.
+    """Tell whether an embedding model knows all of a chat's languages; None: unknown.
 
     >>> knows("all-MiniLM-L6-v2", "german+english"), knows("intfloat/multilingual-e5-small", "turkish")
     (False, True)
@@ -35,9 +35,9 @@ def knows(model: str, language: str) -> bool | None:
 
 
 def reads(model: str, language: str) -> bool:
-    """Tell whether an embedding model can make anything of a chat's texts; True if its languages are not known.
+    """Tell whether an embedding model can use a chat's texts at all; True if its languages are unknown.
 
-    A model of English sees something in languages of the same letters, and nothing in others.
+    An English model can use languages in the same script to some extent, and no others.
 
     >>> [reads("all-MiniLM-L6-v2", language) for language in ("german", "chinese", "chinese+english")]
     [True, False, True]

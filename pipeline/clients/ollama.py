@@ -1,4 +1,4 @@
-"""Embed with a model of an Ollama server, by its own protocol (`POST /api/embed`)."""
+"""Embed with a model of an Ollama server, over its own protocol (`POST /api/embed`)."""
 
 import json
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ DEFAULT_MODEL = "nomic-embed-text"
 
 
 class OllamaServer:
-    """One model of one server, which cuts a text that is too long for the model at its end."""
+    """One model of one server, which truncates texts that are too long for the model."""
 
     provider = PROVIDER
 

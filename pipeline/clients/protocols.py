@@ -8,10 +8,10 @@ from schemas.vectors import EmbeddingSpace, Vector
 
 
 class Embedder(Protocol):
-    """A model that embeds texts into one space; it cuts a text longer than it reads, so callers make chunks of it.
+    """A model that embeds texts into one space; it truncates longer texts than it reads, so callers split them.
 
-    Both methods raise `ProviderUnavailable` (no answer, or no memory: try again later), `ProviderFailed` (it failed,
-    and the input may be why) or `ProviderRejected` (never for this input).
+    Both methods raise `ProviderUnavailable` (no answer, or out of memory: retry later), `ProviderFailed` (it failed,
+    and the input may be to blame) or `ProviderRejected` (never for this input).
     """
 
     @property
@@ -33,7 +33,7 @@ class Embedder(Protocol):
 
 
 class Reranker(Protocol):
-    """A model that tells how well texts answer a question, by reading both together."""
+    """A model that scores how well texts answer a question, by reading both together."""
 
     @property
     def model(self) -> str:
@@ -45,15 +45,15 @@ class Reranker(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Prompt:
-    """What a language model is asked."""
+    """The input of a language model."""
 
     # the instructions
     system: str
-    # the data, which instructs nobody; then, after an answer that was wrong, that answer and what is wrong with it
+    # the data; then, after an unusable answer, that answer and what is wrong with it
     turns: tuple[str, ...]
-    # JSON schema of the answer; none: plain text
+    # JSON schema of the answer; None: plain text
     schema: Mapping[str, Any] | None = None
-    # of the answer, at most
+    # most tokens of the answer
     max_tokens: int = 800
 
 
@@ -62,7 +62,7 @@ class Completion:
     """The answer of a language model."""
 
     text: str
-    # it ended at `max_tokens`, not by itself
+    # whether it was cut off at `max_tokens`
     truncated: bool = False
     input_tokens: int = 0
     output_tokens: int = 0
@@ -77,7 +77,7 @@ class ChatModel(Protocol):
 
     @property
     def provider(self) -> str:
-        """Return whose limits it shares: the base URL's host and port."""
+        """Return the base URL's host and port, whose models share limits."""
 
     def complete(self, prompt: Prompt, *, timeout_seconds: float) -> Completion:
         """Answer a prompt, within `timeout_seconds` in all.

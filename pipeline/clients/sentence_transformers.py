@@ -1,7 +1,7 @@
 """Embed with a model in this process, on the CPU, through the `sentence-transformers` package.
 
-Importing the package takes seconds and a model some hundred megabytes, so both happen at the first use. A process makes
-one embedder and keeps it, after any fork.
+Importing the package takes seconds and a model some hundred megabytes, so both happen at first use. A process makes one
+embedder, after any fork, and keeps it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 PROVIDER = "sentence-transformers"
 POOLED = "#"
-"""Stands between a model's name and a pooling that is not its own: the vectors are of another space."""
+"""Separates a model's name from a pooling other than its own, which makes vectors of another space."""
 
-# What torch and the tokenizers raise; not all of `Exception`: a task that has run out of time raises into them.
+# Exceptions of torch and the tokenizers; not `Exception`, as a task's time limit is raised into them.
 _FAILURES = (RuntimeError, MemoryError, ValueError, TypeError, LookupError, ArithmeticError)
 
 
@@ -41,7 +41,7 @@ def is_installed() -> bool:
 class SentenceTransformersEmbedder:
     """A local model by its short name, its hub name or its folder; threads that share it take turns.
 
-    A name that ends in `#` and a pooling, such as `#cls`, is the model with this one in place of its own.
+    A name that ends in `#` and a pooling, such as `#cls`, means the model with that pooling instead of its own.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class SentenceTransformersEmbedder:
         known = known_model(self._model_name)
         self._query_prefix = known.query_prefix if query_prefix is None else query_prefix
         self._document_prefix = known.document_prefix if document_prefix is None else document_prefix
-        self._turn = threading.RLock()  # tokenizers refuse to be used by two threads at once
+        self._turn = threading.RLock()  # two threads cannot use a tokenizer at once
         self._model: SentenceTransformer | None = None
 
     @property
@@ -95,7 +95,7 @@ class SentenceTransformersEmbedder:
 
     @property
     def max_tokens(self) -> int:
-        """Count word pieces, without the prefix and the two that mark a text's beginning and end."""
+        """Return the limit in word pieces, without the prefix and the two marks of a text's beginning and end."""
         return int(self._loaded().max_seq_length) - 2 - self._prefix_tokens
 
     @cached_property
@@ -116,7 +116,7 @@ class SentenceTransformersEmbedder:
     def embed_query(self, text: str) -> Vector:
         model = self._loaded()
         text = self._query_prefix + text
-        # one short text is no faster on several threads: they only wait for each other
+        # one short text is no faster on several threads, which only wait for each other
         with self._turn, _on_one_thread():
             return self._encode(model, [text])[0]
 
@@ -128,7 +128,7 @@ class SentenceTransformersEmbedder:
         if not texts:
             return []
         try:
-            # The package sorts by length before it cuts batches, so little is spent on padding.
+            # The package sorts by length before it makes batches, so there is little padding.
             vectors = model.encode(
                 [text[: self._max_chars] for text in texts],
                 batch_size=self._batch_size,
@@ -141,9 +141,9 @@ class SentenceTransformersEmbedder:
         return [vector.tolist() for vector in vectors]
 
     def _failure(self, error: Exception) -> ProviderUnavailable | ProviderFailed:
-        """Return what to raise for the model's error: out of memory it is unavailable, else the text may be why."""
+        """Return the exception for a model's error: out of memory it is unavailable, else the text may be to blame."""
         message = f"The embedding model {self._model_name} failed: {error}"
-        # torch says it by a RuntimeError
+        # torch raises it as a RuntimeError
         if isinstance(error, MemoryError) or "allocate memory" in str(error):
             return ProviderUnavailable(message)
         return ProviderFailed(message)
@@ -200,8 +200,8 @@ def _load(name: str) -> SentenceTransformer:
             f"BACKSCROLL_EMBEDDING_MODEL={name} cannot be loaded: {error}. "
             f"Name {ENGLISH.model}, a model on the hub, or a folder that holds a model."
         ) from error
-    # The packages leave half a million objects that stay: walking them takes the collector a third of a second,
-    # in which some question waits.
+    # The packages keep half a million objects: the garbage collector would take a third of a second for them while a
+    # question waits.
     gc.freeze()
     return model
 

@@ -1,4 +1,4 @@
-"""Tokenizers of language models, from the `tokens` extra; all others are estimated."""
+"""Tokenizers of language models, from the `tokens` extra; for other models tokens are estimated."""
 
 from functools import lru_cache
 from importlib.util import find_spec
@@ -6,7 +6,7 @@ from typing import Any
 
 from pipeline.text.tokens import ESTIMATE, Tokenizer
 
-# The models of each vocabulary by how their names begin, as tiktoken's `model.py` has them; the first that fits counts.
+# Vocabularies by prefixes of model names, as in tiktoken's `model.py`; the first match counts.
 _VOCABULARIES = {
     "o200k_base": ("gpt-4o", "gpt-4.1", "gpt-4.5", "gpt-5", "chatgpt-4o", "o1", "o3", "o4-mini"),
     "cl100k_base": ("gpt-4", "gpt-3.5"),
@@ -29,7 +29,7 @@ def _loaded(vocabulary: str) -> Tokenizer:
     encoding: Any = bpe_openai.get_encoding(vocabulary)
 
     def count(text: str) -> int:
-        # With the end of its line: these vocabularies know no token that goes on after one, so lines add up.
+        # With the end of its line: no token of these vocabularies crosses a line end, so lines add up.
         return len(encoding.encode_ordinary(text + "\n"))
 
     return Tokenizer(name=vocabulary, count=count)

@@ -1,1 +1,1 @@
-"""What workers make of messages and sessions: summaries and vectors."""
+"""Data that workers derive from messages and sessions: summaries, vectors and facts."""

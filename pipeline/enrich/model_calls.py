@@ -1,4 +1,4 @@
-"""Ask a language model for an answer of a form, and once more if it cannot be used."""
+"""Ask a language model for an answer in a given form, and once more if it cannot be used."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -19,9 +19,9 @@ Answer = TypeVar("Answer")
 
 
 class ModelCaller:
-    """What asks a language model: by a gateway, within a time, and within the model's window.
+    """Base of classes that ask a language model: through a gateway, with a timeout, within the model's window.
 
-    `answer_tokens` is the room for an answer, and for the thoughts of a model that reasons.
+    `answer_tokens` is the room for an answer, including the thoughts of a reasoning model.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class ModelCaller:
     def forget_answers(self, connection: Connection, source: Source) -> None:
         """Delete the answers kept for a job, in the transaction that saves its result and before its other statements.
 
-        The next try asks anew.
+        A later try asks the model again.
         """
         if source.claim is not None:
             llm_answers.drop_of_job(connection, source.chat_id, source.claim)
@@ -49,7 +49,7 @@ class ModelCaller:
     def _answer(
         self, prompt: Prompt, read: Callable[[str], Answer], *, purpose: str, source: Source
     ) -> Answer:
-        """Return the answer to a prompt as `ask` does; each call is noted and paid for by the source's tenant."""
+        """Return the answer to a prompt as `ask` does; each call is recorded and charged to the source's tenant."""
 
         def complete(purpose: str, prompt: Prompt) -> Completion:
             source.before_call()
@@ -72,10 +72,9 @@ def ask(
     purpose: str,
     context_tokens: int,
 ) -> Answer:
-    """Return the answer as `read` reads it; where it cannot, ask once more, with what is wrong or with more room.
+    """Return the answer as parsed by `read`; if it is invalid, ask once more, with the problem or with more room.
 
-    `complete` makes a call for a purpose. Raises `InvalidAnswer` where `read` raises it twice, and what `complete`
-    raises.
+    `complete` makes a call for a purpose. Raises `InvalidAnswer` if `read` raises it twice, and what `complete` raises.
     """
     answer = complete(purpose, prompt)
     try:

@@ -1,4 +1,4 @@
-"""Protocols of what is made of a session's messages: its summary, and the facts that it states."""
+"""Protocols of summarizing a session's messages and of extracting their facts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,17 +16,17 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Whose messages are summarized, and for which job."""
+    """Where the messages to summarize come from, and for which job."""
 
     tenant_id: str = ""
     chat_id: str = ""
-    # of the chat's keyword search, such as `german`; `simple`: unknown
+    # the language of the chat's keyword search, such as `german`; `simple`: unknown
     language: str = "simple"
     # the speakers and texts of the chat's messages before the session
     earlier: Sequence[tuple[str, str]] = ()
-    # the job whose next try finds the answers that were paid for
+    # the job whose next attempt finds paid answers
     claim: Claim | None = None
-    # is called before each call to a model and each part of a long session, and renews the lease or raises `LeaseLost`
+    # called before each call to a model and each part of a long session: renews the lease or raises `LeaseLost`
     before_call: Callable[[], None] = _nothing
 
 
@@ -34,7 +34,7 @@ NOWHERE = Source()
 
 
 class Summarizer(Protocol):
-    """What summarizes a session's messages."""
+    """Summarizes a session's messages."""
 
     @property
     def model(self) -> str:
@@ -50,27 +50,27 @@ class Summarizer(Protocol):
     ) -> Summary:
         """Summarize at least one message, in order of time; dates are those of the chat's `time_zone`.
 
-        `previous` is the summary of the messages before them in the same session, and is carried on. Raises
+        `previous` is the summary of the session's earlier messages, which the new one continues. Raises
         `ProviderUnavailable`, `BudgetSpent`, `ProviderFailed` (no usable answer) or `ProviderRejected`.
         """
 
 
 @dataclass(frozen=True, kw_only=True)
 class People:
-    """Who talks in a chat."""
+    """The people and the bot of a chat."""
 
     # `group`, `direct` or `thread`
     kind: str
     # sender ids by display name, of the chat's people
     names: Mapping[str, str] = field(default_factory=dict)
-    # display names that several of them have, which mean none of them
+    # display names that several of them share, and that identify nobody
     shared: frozenset[str] = frozenset()
-    # the name of the bot; empty: none has spoken
+    # the bot's name; empty: none has spoken
     agent: str = ""
 
 
 class FactExtractor(Protocol):
-    """What extracts the facts that a session's messages state."""
+    """Extracts the facts that a session's messages state."""
 
     @property
     def model(self) -> str:
@@ -84,9 +84,9 @@ class FactExtractor(Protocol):
         known: Sequence[KnownFact] = (),
         time_zone: tzinfo = UTC,
         source: Source = NOWHERE,
-        most: int = 3,
+        max_facts: int = 3,
     ) -> list[Fact]:
-        """Return up to `most` facts of messages in order of time, the most important first.
+        """Return up to `max_facts` facts of messages in order of time, the most important first.
 
         A model is told what is `known` already. Raises as `Summarizer.summarize` does.
         """

@@ -1,17 +1,16 @@
 """Remove data derived from messages that were deleted or edited.
 
-Memories made of them; question and answer of contexts that showed them; and of the query log what quotes them:
+These are memories made of them, and whatever quotes them elsewhere:
 
-- a message, or a session that it is in, that a context showed is removed from what it showed, and the answer to
-  that context with it, as it may repeat the message;
-- a question that says what the message said is removed, with its answer: a bot asks with the very message that
-  it reacts to;
-- what somebody else asked in their own words stays, as what they said does;
-- answers of language models that are kept for a retry may quote any message of their chat: all of the chat's go;
-- the rollups of its week go, and are made again.
+- a message, or its session, is removed from the contexts that showed it, with the answers to these contexts, which may
+  repeat it;
+- a question that repeats the message is removed with its answer: a bot asks with the very message that it reacts to;
+- what somebody else asked in their own words stays, as their messages do;
+- model answers kept for a retry may quote any message of their chat: all of the chat's are removed;
+- the rollups of its week are removed and made again.
 
-One message may have thousands of such rows, so it is done twice: `take_back_ahead` before the chat is locked, and
-`take_back` in the transaction that erases the message, which finds what came in between.
+One message may have thousands of such rows, so removal runs twice: `remove_ahead` before the chat is locked, and
+`remove` in the transaction that erases the message, for rows that were added in between.
 """
 
 from collections.abc import Sequence
@@ -32,17 +31,17 @@ ROWS_AHEAD = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class TakenBack:
+class Removed:
     """How much was removed."""
 
     memories: int = 0
-    # rows of the query log that nothing was removed from before
+    # rows of the query log redacted for the first time
     queries: int = 0
-    # there may be others
+    # whether more may be left
     more: bool = False
 
 
-def take_back(
+def remove(
     connection: Connection,
     tenant_id: str,
     chat_id: str,
@@ -51,8 +50,8 @@ def take_back(
     session_ids: Sequence[int] = (),
     texts: Sequence[str] = (),
     limit: int | None = None,
-) -> TakenBack:
-    """Remove what was derived from a chat's messages, which said `texts`, and sessions: about `limit` rows, or all."""
+) -> Removed:
+    """Remove data derived from a chat's messages, which read `texts`, and sessions: about `limit` rows, or all."""
     llm_answers.drop_of_chat(connection, chat_id)
     sessions = store.with_pointers(connection, session_ids)
     unlearned = unlearn(connection, tenant_id, message_ids, sessions)
@@ -69,21 +68,19 @@ def take_back(
     gone += store.drop_recalling_items(connection, tenant_id, rolled_up)
     of_memories = _redact(connection, tenant_id, [*store.memory_items([*unlearned, *gone]), *rolled_up])
     log = _redact(connection, tenant_id, store.items_of(message_ids, sessions), chat_id, texts, limit)
-    return TakenBack(
+    return Removed(
         memories=len(unlearned) + len(gone) + of_memories.memories + log.memories,
         queries=of_memories.queries + log.queries,
         more=limit is not None and (len(gone) >= limit or log.more),
     )
 
 
-def take_back_ahead(
-    connection: Connection, tenant_id: str, chat_id: str, message_ids: Sequence[int]
-) -> TakenBack:
-    """Remove a part of the data derived from doomed messages, without a lock on their chat; call it while `more`."""
+def remove_ahead(connection: Connection, tenant_id: str, chat_id: str, message_ids: Sequence[int]) -> Removed:
+    """Remove a part of the data derived from doomed messages, without a lock on their chat; repeat it while `more`."""
     rows = edits.read(connection, chat_id, message_ids)
     places = sorted({(row.session_key, row.sent_at) for row in rows})
     sessions = edits.sessions_at(connection, chat_id, places, locked=False)
-    return take_back(
+    return remove(
         connection,
         tenant_id,
         chat_id,
@@ -94,18 +91,18 @@ def take_back_ahead(
     )
 
 
-def take_back_memories(connection: Connection, tenant_id: str, memory_ids: Sequence[UUID]) -> TakenBack:
+def remove_with_memories(connection: Connection, tenant_id: str, memory_ids: Sequence[UUID]) -> Removed:
     """Remove what was derived from deleted memories."""
     gone = store.drop_recalling(connection, tenant_id, memory_ids)
     taken = _redact(connection, tenant_id, store.memory_items([*memory_ids, *gone]))
-    return TakenBack(memories=len(gone) + taken.memories, queries=taken.queries)
+    return Removed(memories=len(gone) + taken.memories, queries=taken.queries)
 
 
-def take_back_answers(connection: Connection, tenant_id: str, memory_ids: Sequence[UUID]) -> TakenBack:
+def remove_answers(connection: Connection, tenant_id: str, memory_ids: Sequence[UUID]) -> Removed:
     """Remove remembered answers that may rest on memories which have changed; the memories stay."""
     gone = store.drop_recalling(connection, tenant_id, memory_ids)
     taken = _redact(connection, tenant_id, store.memory_items(gone))
-    return TakenBack(memories=len(gone) + taken.memories, queries=taken.queries)
+    return Removed(memories=len(gone) + taken.memories, queries=taken.queries)
 
 
 def _redact(
@@ -115,18 +112,18 @@ def _redact(
     chat_id: str | None = None,
     texts: Sequence[str] = (),
     limit: int | None = None,
-) -> TakenBack:
+) -> Removed:
     """Remove items and quoted texts from the query log.
 
-    An answer that was being reported meanwhile may have become a memory since memories were looked for: it goes
-    with its context's row.
+    An answer reported meanwhile may have become a memory since memories were looked for: it is removed with its
+    context's row.
     """
     if not items and not texts:
-        return TakenBack()
+        return Removed()
     redacted = query_log.redact(connection, items, chat_id, texts, limit)
     late = store.drop(connection, tenant_id, sorted(redacted.memories))
     of_late = _redact(connection, tenant_id, store.memory_items(late))
-    return TakenBack(
+    return Removed(
         memories=len(late) + of_late.memories,
         queries=redacted.fresh + of_late.queries,
         more=redacted.rows == limit,

@@ -1,7 +1,7 @@
-"""Edit and delete single messages by their platform's id, also before they have come.
+"""Edit and delete single messages by their platform's id, even before they arrive.
 
-All data derived from the old text goes in the same transaction, results in flight are fenced off, and jobs for the new
-text are enqueued. An edit never moves a message in time.
+The same transaction removes all data derived from the old text, fences off results in flight, and enqueues jobs for the
+new text. An edit never moves a message in time.
 """
 
 from dataclasses import dataclass, field
@@ -29,18 +29,18 @@ from schemas.kinds import FORGET
 from schemas.messages import ChatIn
 
 AHEAD = timedelta(minutes=5)
-"""A clock that runs further ahead would win over every later edit: its edits count as made now."""
+"""An edit dated further ahead counts as made now: a fast clock would win over every later edit."""
 
 TAKEN_OVER_SECONDS = 10.0
-"""When workers take over a deletion that its process has not finished."""
+"""Delay until workers take over a deletion that its process has not finished."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Changed:
     """The outcome of an edit or a deletion."""
 
-    # `pending`: the message has not come yet; `kept_out`: it was deleted, its sender is not to be remembered, or what
-    # is to be deleted is not there, and will be dropped if it comes
+    # `pending`: the message has not arrived; `kept_out`: it was deleted, its sender's memory is off, or the message to
+    # delete has not arrived, and will be dropped if it does
     outcome: Literal["edited", "unchanged", "pending", "deleted", "kept_out"]
     # kinds of jobs that are due now
     follows: frozenset[str] = field(default_factory=frozenset)
@@ -57,10 +57,10 @@ def edit(
     *,
     trace_id: str | None = None,
 ) -> Changed:
-    """Give a message its new text; the newest `edited_at` (None: now) wins, of equal ones the last to come.
+    """Replace a message's text; the newest `edited_at` (None: now) wins, of equal ones the last to arrive.
 
     An edit that comes before its message waits for it. Raises `DatabaseUnavailable`; then nothing was changed, and the
-    same call may be made again.
+    call may be repeated.
     """
     content = without_recalled(content)
     tokens = estimate_tokens(content)
@@ -71,7 +71,7 @@ def edit(
         message = store.find(connection, chat_id, external_id, locked=False)
         edited = at and message and _outcome(connection, message, content, at) == "edited"
     if edited and message:
-        _take_back_ahead(database, tenant_id, chat_id, message.id)
+        _remove_derived_ahead(database, tenant_id, chat_id, message.id)
     with database.tenant(tenant_id) as connection:
         chat_id, external_id = _lock_address(connection, tenant_id, *requested)
         at = _edited_at(connection, chat_id, external_id, edited_at)
@@ -93,9 +93,7 @@ def edit(
         lexemes = store.set_content(connection, message.id, content, tokens, at)
         counters.add(connection, tenant_id, {"messages_edited": 1})
         if message.waiting:
-            derived.take_back(
-                connection, tenant_id, chat_id, message_ids=[message.id], texts=[message.content]
-            )
+            derived.remove(connection, tenant_id, chat_id, message_ids=[message.id], texts=[message.content])
             return Changed(outcome="edited", follows=frozenset({"ingest"}))
         chats.count_placed(connection, chat_id, 0, lexemes - message.lexemes)
         touched = store.sessions_at(connection, chat_id, [(message.session_key, message.sent_at)])
@@ -136,7 +134,7 @@ def _edited_at(
         return None
     now = chats.database_now(connection)
     at = now if edited_at is None or edited_at > now + AHEAD else edited_at
-    return None if suppression.stopped(connection, at, ("chat", chat_id), ("tenant",)) else at
+    return None if suppression.is_kept_out(connection, at, ("chat", chat_id), ("tenant",)) else at
 
 
 def _outcome(
@@ -158,14 +156,14 @@ def delete(
     *,
     trace_id: str | None = None,
 ) -> Changed:
-    """Delete a message for good; the suppression list keeps it out, also if it has not come yet.
+    """Delete a message for good; the suppression list keeps it out, even if it has not arrived yet.
 
-    Raises `DatabaseUnavailable`; then the same call may be made again. Once the message is on the suppression list a
-    job is due that deletes it: workers finish what this process does not.
+    Raises `DatabaseUnavailable`; then the call may be repeated. Suppressing the message also enqueues a job: workers
+    finish the deletion if this process does not.
     """
     requested_chat = chat_id
     with database.tenant(tenant_id) as connection:
-        # what is being accepted in this chat ends first, and what is accepted next sees the suppression list
+        # waits for messages being accepted in this chat; those accepted next see the suppression list
         chat_id, external_id = _lock_address(connection, tenant_id, chat_id, external_id, exclusive=True)
         (digest,) = suppression.put(connection, tenant_id, [("message", chat_id, external_id)], None)
         store.drop_pending(connection, chat_id, [external_id])
@@ -184,7 +182,7 @@ def delete(
             delay_seconds=TAKEN_OVER_SECONDS,
             trace_id=trace_id,
         )
-    _take_back_ahead(database, tenant_id, chat_id, message.id)
+    _remove_derived_ahead(database, tenant_id, chat_id, message.id)
     with database.tenant(tenant_id) as connection:
         # the message may have been moved to another chat meanwhile; under this lock it stays where it is
         suppression_list.lock(connection, tenant_id, requested_chat)
@@ -209,8 +207,8 @@ def delete(
     return Changed(outcome="deleted", follows=erased.follows)
 
 
-def _take_back_ahead(database: Database, tenant_id: str, chat_id: str, message_id: int) -> None:
+def _remove_derived_ahead(database: Database, tenant_id: str, chat_id: str, message_id: int) -> None:
     more = True
     while more:
         with database.tenant(tenant_id) as connection:
-            more = derived.take_back_ahead(connection, tenant_id, chat_id, [message_id]).more
+            more = derived.remove_ahead(connection, tenant_id, chat_id, [message_id]).more

@@ -1,4 +1,4 @@
-"""Delete messages, and have what was derived from their sessions derived again."""
+"""Delete messages, and have their sessions' derived data made again."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -23,11 +23,11 @@ class Erased:
 
     messages: int = 0
     vectors: int = 0
-    # sessions that were split again, and the summaries among them
+    # sessions that were split again, and how many had a summary
     sessions: int = 0
     summaries: int = 0
     memories: int = 0
-    # rows of the query log that nothing was removed from before
+    # rows of the query log redacted for the first time
     queries: int = 0
     jobs: int = 0
     # kinds of jobs that are due now
@@ -43,7 +43,7 @@ def erase_messages(
     *,
     trace_id: str | None = None,
 ) -> Erased:
-    """Delete messages of a chat, which is locked exclusively, with all data derived from them."""
+    """Delete messages of an exclusively locked chat, with all data derived from them."""
     vectors = edits.drop_message_vectors(connection, message_ids)
     gone = edits.delete_messages(connection, chat.chat_id, message_ids)
     edits.drop_pending(connection, chat.chat_id, [row.external_id for row in gone])
@@ -66,14 +66,13 @@ def redo_sessions(
     edited: Row[Any] | None = None,
     trace_id: str | None = None,
 ) -> Erased:
-    """Discard what was made of locked sessions whose messages have changed, and enqueue making it again.
+    """Discard data derived from locked sessions whose messages have changed, and enqueue deriving it again.
 
-    `gone` and `edited` are messages as they were before: `(id, content)`. Without an edit the sessions are split
-    again.
+    `gone` and `edited` are messages as they were: `(id, content)`. Without `edited` the sessions are split again.
     """
     session_ids = [session.id for session in sessions]
     changed = [*gone] if edited is None else [edited]
-    taken = derived.take_back(
+    taken = derived.remove(
         connection,
         tenant_id,
         chat.chat_id,

@@ -17,12 +17,12 @@ BATCH = 500
 Id = TypeVar("Id")
 
 
-def of_user(database: Database, tenant_id: str, sender_id: str) -> Iterator[dict[str, Any]]:
+def export_user(database: Database, tenant_id: str, sender_id: str) -> Iterator[dict[str, Any]]:
     """Yield the records of a person, by any of their ids: links, messages, memories, chats, sessions and so on.
 
     Each is a dict with its `record` (`user`, `message`, `memory`, `chat`, `session`, `query`, `rollup` or `entity`);
-    times are aware datetimes. Of each kind the ids are looked up first, of messages chat by chat, and the records read
-    in batches, each in a transaction of its own: nobody waits for a slow reader, and no more than a batch is held.
+    times are aware datetimes. The ids of each kind are read first (of messages chat by chat), then the records in
+    batches, each in its own transaction: nobody waits for a slow reader, and only one batch of records is in memory.
     Raises `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:

@@ -1,8 +1,8 @@
-"""Forget a message, a user, a chat or a tenant for good, with a receipt that says how much and not whom.
+"""Forget a message, a user, a chat or a tenant for good, with a receipt that says how much but not whom.
 
-`start` commits the suppression, with nothing being accepted meanwhile, and enqueues a job; from then on nothing of it
-is stored again. The job (`forget_job`) deletes what came before, and what was made of it, in small transactions;
-killed at any point, it goes on with what is left.
+`start` commits the suppression while nothing is being accepted, and enqueues a job; from then on nothing of the subject
+is stored again. The job (`forget_job`) deletes what was stored before, and data derived from it, in small transactions;
+killed at any point, it resumes with what is left.
 """
 
 import time
@@ -27,12 +27,12 @@ from schemas.errors import InvalidInput, NotFound
 from schemas.people.forgetting import Receipt, Subject
 from schemas.settings import Settings
 
-LOOK_SECONDS = 0.5
-"""Between looks whether a worker has done a job."""
+POLL_SECONDS = 0.5
+"""Pause between checks whether a worker has finished a job."""
 
 
 def start(database: Database, tenant_id: str, subject: Subject, *, trace_id: str | None = None) -> Receipt:
-    """Put the subject on the suppression list and enqueue the rest; from now on nothing of it comes back.
+    """Put the subject on the suppression list and enqueue its deletion; from now on nothing of it comes back.
 
     Raises `DatabaseUnavailable`; then nothing was done.
     """
@@ -40,7 +40,7 @@ def start(database: Database, tenant_id: str, subject: Subject, *, trace_id: str
     requested = subject.names
     names = [requested]
     with database.tenant(tenant_id) as connection:
-        # of a person or of all nothing is stored meanwhile in any chat, of a chat or a message in this one
+        # blocks storing meanwhile: in every chat for a user or a tenant, else in this chat
         suppression_list.lock(connection, tenant_id, subject.chat_id, exclusive=True)
         if subject.kind == "message":
             subject = _present(connection, tenant_id, subject)
@@ -48,7 +48,7 @@ def start(database: Database, tenant_id: str, subject: Subject, *, trace_id: str
             names = [subject.names]
         elif subject.chat_id is not None:
             chats.require_unmoved(chats.get(connection, subject.chat_id))
-            # nor does it come back under an id that it had before
+            # also under the ids that the chat had before
             names += [(chat,) for chat in chat_moves.former(connection, subject.chat_id)]
         if subject.sender_id is not None:
             known["senders"] = identities.ids_of(connection, subject.sender_id)
@@ -62,8 +62,8 @@ def start(database: Database, tenant_id: str, subject: Subject, *, trace_id: str
     return get(database, tenant_id, receipt_id)
 
 
-def again(database: Database, tenant_id: str, subject: Subject, until: datetime | None) -> Receipt:
-    """Forget what was forgotten elsewhere `until` then (None: for good), under this one id and no other of a person."""
+def repeat(database: Database, tenant_id: str, subject: Subject, until: datetime | None) -> Receipt:
+    """Repeat a forgetting from another database, up to `until` (None: for good), under this one id of a person only."""
     known: dict[str, Any] = subject.model_dump(exclude_none=True)
     if subject.sender_id is not None:
         known["senders"] = [subject.sender_id]
@@ -83,7 +83,7 @@ def _enqueue(
     names: Iterable[tuple[str, ...]],
     trace_id: str | None,
 ) -> None:
-    """Delete the refused payloads that mention the subject by one of its names, and enqueue the rest."""
+    """Delete the refused payloads that mention the subject by one of its names, and enqueue the job."""
     if gone := quarantine.forget_payloads(connection, list(zip(*names, strict=True))):
         store.add_counts(connection, receipt_id, {"payloads": gone})
     jobs.enqueue(connection, tenant_id, "forget", [str(receipt_id)], trace_id=trace_id)
@@ -100,11 +100,11 @@ def _present(connection: Connection, tenant_id: str, subject: Subject) -> Subjec
 def remove(database: Database, tenant_id: str, chat_id: str, *, trace_id: str | None = None) -> Receipt:
     """Enqueue the removal of a chat and all derived from it, without suppression: it may be imported again.
 
-    What was forgotten in it before stays forgotten. Raises `DatabaseUnavailable`; then nothing was done.
+    Whatever was forgotten in it before stays forgotten. Raises `DatabaseUnavailable`; then nothing was done.
     """
     known = {"kind": "chat", "chat_id": chat_id, "again": True}
     with database.tenant(tenant_id) as connection:
-        # what is being accepted there comes to its end first, and goes too
+        # waits for messages being accepted there, which are removed, too
         suppression_list.lock(connection, tenant_id, chat_id, exclusive=True)
         chats.require_unmoved(chats.get(connection, chat_id))
         (digest,) = suppression.entries(connection, tenant_id, ("chat", chat_id))
@@ -132,13 +132,13 @@ def get(database: Database, tenant_id: str, receipt_id: int) -> Receipt:
 
 
 def given_up(database: Database, tenant_id: str, receipt_id: int) -> str | None:
-    """Return why a forgetting has stopped until an operator replays it; None if it is done or running.
+    """Return why a forgetting was given up until an operator replays it; None if it is done or pending.
 
     Raises `NotFound`.
     """
     with database.tenant(tenant_id) as connection:
         state, error = jobs.state(connection, tenant_id, "forget", str(receipt_id))
-    # looked at second: what is finished in between is not taken for given up
+    # read second, so that a job finished in between does not count as given up
     if state == "pending" or get(database, tenant_id, receipt_id).finished_at is not None:
         return None
     return error or "the job was dropped"
@@ -147,7 +147,7 @@ def given_up(database: Database, tenant_id: str, receipt_id: int) -> str | None:
 def finish(
     database: Database, tenant_id: str, receipt: Receipt, settings: Settings
 ) -> tuple[Receipt, str | None]:
-    """Do a receipt's job, or wait for a worker that does it; return it, and why it was given up (None: it was not)."""
+    """Run a receipt's job, or wait for a worker that does; return the receipt, and why it was given up (or None)."""
     handler = forgetter(database, SessionPolicy.of(settings))
     policy = runner.Policy(
         batch=1, lease_seconds=settings.lease_seconds, max_attempts=settings.job_max_attempts
@@ -158,12 +158,12 @@ def finish(
         reason = given_up(database, tenant_id, receipt.id)
         receipt = get(database, tenant_id, receipt.id)
         if receipt.finished_at is None and reason is None and not claimed:
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
     return receipt, reason
 
 
 def plan(database: Database, tenant_id: str, subject: Subject) -> dict[str, int]:
-    """Count the messages, chats, memories and queries that would go, without doing anything."""
+    """Count the messages, chats, memories and queries that would be deleted, without deleting any."""
     with database.tenant(tenant_id) as connection:
         row = store.plan(
             connection,

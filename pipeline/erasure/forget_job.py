@@ -23,9 +23,9 @@ from schemas.kinds import LANGUAGE
 from schemas.people.forgetting import Subject
 
 MOVING_SECONDS = 1.0
-"""How soon to look again whether a chat that is being moved has arrived."""
+"""Delay before a forgetting is tried again while a chat is being moved."""
 DONE = {"removal": "chat_removed", "move": "chat_moved"}
-"""The log's names for what is done by a receipt, where that is not forgetting; neither they nor it name the subject."""
+"""Log events of receipts that are not for forgetting; no event names the subject."""
 SECONDS_AT_ONCE = 40.0
 """After this the job is released and claimed anew: well under a lease and a worker's time limit."""
 
@@ -59,7 +59,7 @@ class Forgetting:
             again = known.pop("again", False)
             into = known.pop("into", None)
             if into is None and store_chat_moves.under_way(connection):
-                # it would look for what is to go in one chat while it is on its way to another
+                # it would miss messages that are on their way from one chat to another
                 jobs.finish(connection, [self.claim], again_in=MOVING_SECONDS)
                 return set()
             if names is None:
@@ -107,7 +107,7 @@ class Forgetting:
         return self.follows
 
     def _names(self, connection: Connection, senders: list[str] | None) -> list[str]:
-        """Look up and keep the person's names before their first message goes."""
+        """Look up and keep the person's names before their first message is deleted."""
         if senders is None:
             return []
         names = [*store.names_of(connection, senders), *senders]

@@ -1,6 +1,6 @@
-"""Delete what is to be forgotten, step by step.
+"""Delete the data of a forgotten subject, step by step.
 
-Each step is a transaction of its own that takes something away, so that what is left says what is to be done next.
+Each step deletes something in its own transaction, so that the remaining data tells the next step what to do.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,10 +28,10 @@ from pipeline.store.search import query_log
 from schemas.people.forgetting import Receipt, Subject
 
 BATCH = 40
-"""Messages, sessions or memories in one transaction, during which their chat's accepting waits."""
+"""Messages, sessions or memories in one transaction, during which their chat accepts no messages."""
 CHARS_AT_ONCE = 20_000
 """Characters of messages in one transaction: each word is looked for in the query log."""
-SESSIONS = 20
+SESSIONS_AT_ONCE = 20
 """Sessions split again in one transaction."""
 
 
@@ -49,20 +49,20 @@ class Deletion:
     receipt: Receipt
     # every id of the person who is forgotten
     senders: Sequence[str] | None
-    # whether what is sent again is stored again, as when a chat is removed
+    # whether deleted messages may be sent and stored again, as when a chat is removed
     again: bool
-    # the kinds of jobs that follow, to which it adds
+    # the kinds of jobs that follow, to which steps add
     follows: set[str]
     sample: verify.DeletedSample = field(default_factory=verify.DeletedSample)
 
     def steps(self, names: Sequence[str]) -> Iterator[None]:
-        """Delete step by step; `names` are those of a person who is forgotten."""
+        """Delete step by step; `names` are those of a forgotten person."""
         subject, receipt = self.subject, self.receipt
         whole = subject.kind in {"chat", "tenant"}
         with self.transaction() as connection:
             if subject.external_id is not None:
                 edits.drop_pending(connection, str(subject.chat_id), [subject.external_id])
-            # the suppression list keeps more of theirs from being recorded
+            # the suppression list keeps their later queries out
             if self.senders is not None:
                 queries = query_log.redact_askers(connection, self.senders, receipt.until)
                 store.add_counts(connection, self.id, {"queries": queries})
@@ -91,7 +91,7 @@ class Deletion:
             yield from self._identities(self.senders)
         if subject.kind == "tenant":
             with self.transaction() as connection:
-                # nobody may be linking people while those go
+                # blocks linking people meanwhile
                 suppression_list.lock(connection, self.tenant_id, exclusive=True)
                 store.empty_tenant(connection, self.tenant_id, receipt.until)
 
@@ -109,7 +109,7 @@ class Deletion:
             more = True
             while more:
                 with self.transaction() as connection:
-                    taken = derived.take_back_ahead(connection, self.tenant_id, chat_id, ids)
+                    taken = derived.remove_ahead(connection, self.tenant_id, chat_id, ids)
                     self._count(connection, Erased(memories=taken.memories, queries=taken.queries))
                 more = taken.more
                 if more:
@@ -132,7 +132,7 @@ class Deletion:
     def _suppress_messages(
         self, connection: Connection, chat_id: str, ids: Sequence[int], after: datetime | None
     ) -> None:
-        """Put messages on the suppression list: all, or those that say that they were sent later."""
+        """Put messages on the suppression list: all, or those dated later than `after`."""
         if self.again:
             return
         externals = store.external_ids(connection, ids, after)
@@ -140,11 +140,11 @@ class Deletion:
         suppression.put(connection, self.tenant_id, named, None)
 
     def _pruned(self, chat_id: str, person: pruned_senders.PrunedPerson) -> Iterator[None]:
-        """Split sessions anew whose messages were pruned, as their summaries may still quote them."""
+        """Split sessions with pruned messages again, as their summaries may still quote them."""
         while True:
             with self.transaction() as connection:
                 chat = chats.lock_exclusively(connection, chat_id)
-                sessions = chat and pruned_senders.sessions_of(connection, chat_id, person, SESSIONS)
+                sessions = chat and pruned_senders.sessions_of(connection, chat_id, person, SESSIONS_AT_ONCE)
                 if not chat or not sessions:
                     return
                 redone = erase.redo_sessions(
@@ -154,14 +154,14 @@ class Deletion:
             yield
 
     def _chat(self, chat_id: str) -> Iterator[None]:
-        """Delete a chat's other data, and the chat itself if nobody has gone on talking there."""
+        """Delete a chat's other data, and the chat itself unless it has newer messages."""
         while True:
             with self.transaction() as connection:
                 if chats.lock_exclusively(connection, chat_id) is None:
                     return
                 store.drop_pending_of_chat(connection, chat_id, self.receipt.until)
                 ids = store.old_sessions(connection, chat_id, self.receipt.until, BATCH)
-                taken = derived.take_back(connection, self.tenant_id, chat_id, session_ids=ids)
+                taken = derived.remove(connection, self.tenant_id, chat_id, session_ids=ids)
                 summaries = edits.clear(connection, ids)
                 for session_id in ids:
                     edits.drop_session(connection, self.tenant_id, session_id)
@@ -174,7 +174,7 @@ class Deletion:
         yield from self._unlearned(chat_id)
         yield from self._memories(chat_id)
         with self.transaction() as connection:
-            # nobody may be storing a message there while the chat goes
+            # blocks storing messages there meanwhile
             suppression_list.lock(connection, self.tenant_id, chat_id, exclusive=True)
             gone = store.delete_chat(connection, self.tenant_id, chat_id)
             if not gone:
@@ -194,7 +194,7 @@ class Deletion:
                 else:
                     said = evidence.take_of_senders(connection, self.senders or [], self.receipt.until, BATCH)
                 gone = unlearn.settle(connection, self.tenant_id, said)
-                taken = derived.take_back_memories(connection, self.tenant_id, gone)
+                taken = derived.remove_with_memories(connection, self.tenant_id, gone)
                 counts = {"memories": len(gone) + taken.memories, "queries": taken.queries}
                 store.add_counts(connection, self.id, counts)
             if not said:
@@ -216,7 +216,7 @@ class Deletion:
                 if not self.again:
                     named = list(self._memory_names(gone))
                     suppression.put(connection, self.tenant_id, named, self.receipt.until)
-                taken = derived.take_back_memories(connection, self.tenant_id, [row.id for row in gone])
+                taken = derived.remove_with_memories(connection, self.tenant_id, [row.id for row in gone])
                 counts = {"memories": len(gone) + taken.memories, "queries": taken.queries}
                 store.add_counts(connection, self.id, counts)
             if not gone:
@@ -226,7 +226,7 @@ class Deletion:
     def _memory_names(self, gone: Sequence[Row[Any]]) -> Iterator[suppression.Named]:
         """Yield these memories' names in the suppression list, under each id of the same person.
 
-        What was promoted has its present name, and the one that it had as the person's.
+        A promoted memory has its present name, and the one that it had as the person's.
         """
         for row in gone:
             present = (row.scope, row.user_id, row.agent_id)
@@ -249,7 +249,7 @@ class Deletion:
             store.add_counts(connection, self.id, {"links": identities.forget(connection, senders)})
 
     def _count(self, connection: Connection, erased: Erased) -> None:
-        """Add to the receipt, in the transaction that deletes."""
+        """Add counts to the receipt, in the transaction that deletes."""
         counts = {name: count for name, count in vars(erased).items() if name != "follows"}
         store.add_counts(connection, self.id, counts)
         self.follows.update(erased.follows)

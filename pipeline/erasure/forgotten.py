@@ -1,7 +1,7 @@
-"""Take a suppression list to another database of the same tenant, as after a restore, and forget there again.
+"""Apply a suppression list to another database of the same tenant, as after a restore, and forget there again.
 
-An entry names nobody. So everything that is stored is hashed with the list's key and looked up: what was forgotten
-after a backup had been made is found in it, as are API keys that have ended since, and nothing else is.
+An entry names nobody, so every stored subject is hashed with the list's key and looked up. That finds what was
+forgotten since the backup, and API keys that have ended since, and nothing else.
 """
 
 from collections.abc import Collection, Iterator
@@ -21,13 +21,13 @@ from schemas.people.forgetting import Forgotten, ForgottenEntry, Receipt, Subjec
 
 @dataclass(frozen=True, kw_only=True)
 class ForgottenAgain:
-    """What became of a suppression list."""
+    """The result of applying a suppression list."""
 
-    # entries that were not in this database's
+    # entries that are new to this database
     taken_over: int
-    # entries of another key, of nothing that is stored here: they cannot be taken over
+    # entries under another key that match nothing stored here: they cannot be taken over
     lost: int
-    # a forgetting for each thing that is stored here
+    # a forgetting for each matching subject that is stored here
     receipts: list[Receipt]
 
 
@@ -45,7 +45,7 @@ def suppressed(database: Database, tenant_id: str) -> Forgotten | None:
 
 
 def forget_again(database: Database, forgotten: Forgotten) -> ForgottenAgain:
-    """Take a suppression list over, and begin to forget what of it is stored here. Raises `DatabaseUnavailable`."""
+    """Apply a suppression list, and begin to forget the stored subjects on it. Raises `DatabaseUnavailable`."""
     key = bytes.fromhex(forgotten.key)
     with database.tenant(forgotten.tenant) as connection:
         suppression_list.lock(connection, forgotten.tenant, exclusive=True)
@@ -68,7 +68,7 @@ def forget_again(database: Database, forgotten: Forgotten) -> ForgottenAgain:
             if (digest := suppression.hash_of(key, subject.kind, *subject.names)) in new
         }
     receipts = [
-        forget.again(database, forgotten.tenant, subject, new[digest].until)
+        forget.repeat(database, forgotten.tenant, subject, new[digest].until)
         for digest, subject in subjects.items()
     ]
     lost = 0 if same_key else len(new) - len(subjects) - keys
@@ -80,7 +80,7 @@ def _covers(listed: datetime | None, until: datetime | None) -> bool:
 
 
 def _stored(connection: Connection, kinds: Collection[str]) -> Iterator[Subject]:
-    """Yield everything stored here that might have been forgotten, of these kinds."""
+    """Yield every stored subject of these kinds."""
     if "tenant" in kinds:
         yield Subject(kind="tenant")
     if "chat" in kinds:

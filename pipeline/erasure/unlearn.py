@@ -1,4 +1,4 @@
-"""Remove what messages that are deleted or edited say of people: their evidence, and memories without any other."""
+"""Remove the evidence of deleted or edited messages, and memories left without any."""
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
@@ -17,12 +17,12 @@ from pipeline.text.duplicates import fingerprint
 def unlearn(
     connection: Connection, tenant_id: str, message_ids: Sequence[int], session_ids: Sequence[int]
 ) -> list[UUID]:
-    """Remove what these messages say; return the memories that are deleted for it, with what was made of those."""
+    """Remove these messages' evidence; return the memories deleted with it, including those made of them."""
     return settle(connection, tenant_id, evidence.take(connection, message_ids, session_ids))
 
 
 def settle(connection: Connection, tenant_id: str, ids: Collection[UUID]) -> list[UUID]:
-    """Of memories that lost evidence, delete and return those left without, and give the others the words left."""
+    """Delete and return memories left without evidence; give the others the wording of what is left."""
     if not ids:
         return []
     left: dict[UUID, list[Evidence]] = defaultdict(list)

@@ -12,7 +12,7 @@ from schemas.people.forgetting import Receipt, Subject
 SAMPLE = 20
 SAMPLE_OF_A_BATCH = 2
 MIN_CHARS = 20
-"""Shorter texts are said by anybody."""
+"""Shorter texts are common: finding one again proves nothing."""
 
 
 @dataclass(kw_only=True)
@@ -32,7 +32,7 @@ class DeletedSample:
 
     def found_again(self, connection: Connection, subject: Subject, receipt: Receipt) -> dict[str, int]:
         """Count how often deleted data is still found, for the receipt; somebody else may quote a text."""
-        # a chat may hold the same words twice, of which one message is forgotten
+        # a chat may contain the same text twice, with one of the messages forgotten
         vectors = [] if subject.kind == "message" else self.vectors
         return {
             "looked_for": len(self.texts),

@@ -1,1 +1,1 @@
-"""What platforms send, as they send it: events applied in order, and the sources that prove who sends them."""
+"""Apply the events of platforms in order."""

@@ -1,4 +1,4 @@
-"""Apply the events of a platform in their order, each committed, so that sending all of them again is harmless."""
+"""Apply a platform's events in order, committing each, so that sending them again is harmless."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -38,11 +38,10 @@ def apply(
     limits: MessageLimits,
     trace_id: str,
 ) -> tuple[EventsReceipt, set[str]]:
-    """Apply events in their order; return what became of them and the kinds of jobs that are due now.
+    """Apply events in order; return their outcome and the kinds of jobs that are due now.
 
-    An edit or a deletion may come before its message. What is refused, such as a time that no calendar knows, is
-    named as broken, and the others are applied. Raises `Retryable`: those before are applied then, and the same call
-    is harmless.
+    An edit or a deletion may come before its message. A refused event, as of an impossible time, is reported as broken,
+    and the others are applied. Raises `Retryable`; earlier events stay applied, and the call may be repeated.
     """
     receipt, follows = EventsReceipt(request_id=trace_id), set[str]()
     kept: list[Event] = []
@@ -65,7 +64,7 @@ def apply(
 
 
 def one_chat(events: Sequence[Event]) -> tuple[ChatIn, list[MessageIn]] | None:
-    """Return the chat and its messages, if events are nothing but new messages of one chat."""
+    """Return the chat and its messages if all events are new messages of one chat."""
     match _steps(events):
         case [[ChatIn() as chat, Record(), *_] as step]:
             return chat, _messages(step)
@@ -73,20 +72,20 @@ def one_chat(events: Sequence[Event]) -> tuple[ChatIn, list[MessageIn]] | None:
 
 
 def count(receipt: EventsReceipt, stored: Accepted) -> None:
-    """Add what became of messages."""
+    """Add messages to the receipt by their outcome."""
     receipt.accepted += stored.new
     receipt.duplicates += stored.duplicates
     receipt.kept_out += stored.kept_out
 
 
 def _steps(events: Sequence[Event]) -> list[list[Event]]:
-    """Return what is applied at once: a chat with the messages that follow it, or another event alone."""
+    """Group events into steps: a chat with the messages that follow it, or another event alone."""
     steps: list[list[Event]] = []
     for event in events:
         last = steps[-1] if steps else []
         if isinstance(event, Record) and last and isinstance(last[0], ChatIn):
             last.append(event)
-        # a chat is told with each of its messages
+        # each message repeats its chat
         elif not (isinstance(event, ChatIn) and last[:1] == [event]):
             steps.append([event])
     return steps
@@ -112,7 +111,7 @@ def _apply(
         case [ChatIn() as chat]:
             persistently(partial(_describe, database, tenant_id, chat))
         case [ChatIn() as chat, *_]:
-            # what a message that is known already says of its chat may be long past
+            # a message that comes again may describe its chat as it was long ago
             with database.tenant(tenant_id) as connection:
                 is_known = chats.get(connection, chat.chat_id) is not None
             declared = ChatIn(chat_id=chat.chat_id) if is_known else chat
@@ -124,7 +123,7 @@ def _apply(
             return frozenset({"ingest"})
         case [Edit() as edit]:
             receipt.edits += 1
-            # it would wait for a message that does not come
+            # it would wait for a message that never comes
             if not suppression.keeps_out_sender(
                 database, tenant_id, edit.chat_id, edit.sender_id, edit.said_at
             ):
@@ -150,15 +149,15 @@ def _apply(
 
 
 def _describe(database: Database, tenant_id: str, chat: ChatIn) -> bool:
-    """Store what is said of a chat; tell whether there is such a chat now, under this id.
+    """Store a chat's description; return whether the chat exists now, under this id.
 
-    A forgotten chat is not created, as its description may be an old one that is sent again, nor is a person's chat in
-    which nothing was said.
+    A forgotten chat is not created, as the description may be an old one sent again, nor is a direct chat without
+    messages.
     """
     with database.tenant(tenant_id) as connection:
         stored = chats.get(connection, chat.chat_id)
         if stored is None:
-            is_kept = chat.kind != "direct" and not suppression.stopped(
+            is_kept = chat.kind != "direct" and not suppression.is_kept_out(
                 connection, None, ("chat", chat.chat_id)
             )
         else:

@@ -1,7 +1,6 @@
-"""Accept messages once and for good: durable, and found by keyword.
+"""Accept messages durably, each once; keyword search finds them from then on.
 
-Accepting is one short transaction: the messages, the note that they have arrived, and the job that places them
-(`place`).
+One short transaction stores the messages, records their arrival, and enqueues the job that places them (`place`).
 """
 
 from collections import Counter
@@ -29,7 +28,7 @@ from schemas.messages import ChatIn, MessageIn, clean_text
 from schemas.sessions import number_of
 
 SLICE_MESSAGES, SLICE_BYTES = 250, 256 * 1024
-"""Messages accepted in one transaction, and the bytes of their texts: some 0.1 s."""
+"""Messages accepted in one transaction, and bytes of their texts: about 0.1 s."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,9 +36,9 @@ class Accepted:
     """How many messages were stored, and how many not."""
 
     new: int
-    # already there by their platform's id
+    # already stored under their platform's id
     duplicates: int
-    # forgotten, pruned, or of somebody who is not to be remembered
+    # forgotten, pruned, or sent by somebody whose memory is off
     kept_out: int = 0
 
 
@@ -53,11 +52,11 @@ def accept(
     limits: MessageLimits = UNLIMITED,
     trace_id: str | None = None,
 ) -> Accepted:
-    """Store messages of one chat, in slices of a transaction each.
+    """Store messages of one chat in slices, each in its own transaction.
 
-    `settle` says that they belong to a history being imported: live messages go before them, and summaries may
-    wait that long. What was pruned by these `limits` and comes again is kept out. Raises `Retryable`:
-    `DatabaseUnavailable` in an outage. Slices before it are stored then, and the same call may be made again.
+    `settle` marks an imported history: live messages go first, and summaries may wait that long. Messages that
+    `limits` have pruned stay out. Raises `Retryable` (`DatabaseUnavailable` in an outage): earlier slices stay stored,
+    and the call may be repeated.
     """
     unique = _unique(messages)
     new = out = 0
@@ -91,7 +90,7 @@ async def try_accept(
     limits: MessageLimits = UNLIMITED,
     trace_id: str | None,
 ) -> Accepted | None:
-    """Store a few small live messages as `accept` does, from the event loop; None if `accept` is to store them."""
+    """Store a few small live messages as `accept` does, from the event loop; None if `accept` must store them."""
     unique = _unique(received)
     if any(message.closes_session for message in unique.values()) or limits.may_concern(received):
         return None
@@ -140,7 +139,7 @@ def _accept(
     )
 
 
-# The tenants' suppression keys as they were read last; Postgres compares them, so that none is read each time.
+# The suppression keys last read, by tenant; Postgres compares them, which saves reading the key each time.
 _keys: dict[str, bytes] = {}
 
 
@@ -155,7 +154,7 @@ def _accept_step_by_step(
     limits: MessageLimits,
     trace_id: str | None,
 ) -> tuple[int, int]:
-    """Store a slice that is suppressed or old in part, or whose chat is new or moved; return `(new, kept out)`."""
+    """Store a slice that one trip cannot: imported, partly kept out, or of a new or moved chat; return as `_accept`."""
     out, unnamed = 0, False
     with database.undecided() as connection:
         key, stored = accepting.begin(connection, tenant_id, chat.chat_id)
@@ -166,7 +165,7 @@ def _accept_step_by_step(
         if stored is not None and stored.moved_to is not None:
             before = chat_moves.admit(connection, key, chat.chat_id, stored.moved_to, received)
             received, out, unnamed = before.messages, len(before.kept_out), before.unnamed
-            # what is said of a chat under its former id is not said of the other one
+            # a description sent under the former id does not describe the present chat
             chat = ChatIn(chat_id=stored.moved_to)
             key, stored = accepting.begin(connection, tenant_id, chat.chat_id)
         former = [] if key is None else store_moves.former(connection, chat.chat_id)
@@ -202,17 +201,17 @@ def _accept_step_by_step(
 
 
 def _unique(messages: Sequence[MessageIn]) -> dict[str, MessageIn]:
-    """Return one message of each id: which of two in one call wins must not depend on the database."""
+    """Return one message for each id: which duplicate wins must not depend on the database."""
     return {message.external_id: _as_stored(message) for message in _numbered(messages)}
 
 
 def _sizes(messages: Sequence[MessageIn]) -> dict[str, int]:
-    """Estimate the tokens of each text, before a transaction begins: it would wait while many are counted."""
+    """Estimate the tokens of each text; call it before a transaction begins, which would stay open meanwhile."""
     return {message.content: estimate_tokens(message.content) for message in messages}
 
 
 def _numbered(messages: Sequence[MessageIn]) -> Iterator[MessageIn]:
-    """Number the messages of one instant in the list's order, where neither a position nor the id orders them."""
+    """Number messages of the same time in list order, unless a position or the id orders them."""
     seen: Counter[datetime] = Counter()
     for message in messages:
         if "position" in message.model_fields_set or number_of(message.external_id) >= 0:
@@ -224,7 +223,7 @@ def _numbered(messages: Sequence[MessageIn]) -> Iterator[MessageIn]:
 
 
 def _as_stored(message: MessageIn) -> MessageIn:
-    """Remove what a context had recalled: that is remembered already. The text of a turn that has none is its calls."""
+    """Remove recalled context, which is stored already; a turn without text gets its tool calls as text."""
     content = without_recalled(message.content)
     if not content.strip():
         content = clean_text(tool_calls.written(message.metadata)) or content

@@ -1,9 +1,9 @@
-"""Give a chat another id: another chat, new or not, gets its messages and all derived data.
+"""Move a chat to another id: the chat of that id, new or existing, gets its messages and derived data.
 
-`start` commits that the chat leads to the other one: from then on what is sent, asked, edited or deleted under the
-former id goes to the new one. A job moves the rest session by session, in small transactions, and can be killed at any
-point. Sessions keep their summaries, vectors and memories, but those of both chats that lie within one gap are joined,
-and summarized again. Messages get their former chat in front of their ids, as both chats may count from 1.
+`start` redirects the chat: from then on messages, questions, edits and deletions under the former id go to the new one.
+A job moves the rest session by session in small transactions, and can be killed at any point. Sessions keep their
+summaries, vectors and memories; those of both chats within one gap are joined and summarized again. Moved messages get
+their former chat's id as a prefix, as both chats may count from 1.
 """
 
 from collections import defaultdict
@@ -36,20 +36,20 @@ from schemas.sessions import Session
 
 MESSAGES_AT_ONCE = 500
 SESSIONS_AT_ONCE = 100
-"""Moved in one transaction: some 0.3 s, during which both chats' accepting waits."""
+"""Moved in one transaction (about 0.3 s), during which neither chat accepts messages."""
 
 
 def start(
     database: Database, tenant_id: str, chat_id: str, into: str, *, trace_id: str | None = None
 ) -> Receipt:
-    """Point a chat to another one, made if there is none, and enqueue the rest; idempotent.
+    """Redirect a chat to another, created if missing, and enqueue the move; idempotent.
 
     Raises `NotFound`, `InvalidInput` for the same id, `Busy`, `DatabaseUnavailable`; then nothing was done.
     """
     if chat_id == into:
         raise InvalidInput(f"to: {into} is the id that the chat has", field="to")
     with database.tenant(tenant_id) as connection:
-        # nothing is stored meanwhile, and nothing begins to be forgotten
+        # blocks storing and forgetting meanwhile
         suppression_list.lock(connection, tenant_id, exclusive=True)
         chat, other = chats.get(connection, chat_id), chats.get(connection, into)
         if chat is None:
@@ -63,17 +63,13 @@ def start(
         chats.require_unmoved(chat)
         if other is not None and other.moved_to not in (None, chat_id):
             chats.require_unmoved(other)
-        if store.unfinished(connection):
-            raise Busy(
-                "something is being forgotten, removed or moved: try again when `backscroll forget receipts` says "
-                "that it is finished"
-            )
+        require_idle(connection)
         if other is None:
             chats.ensure(connection, tenant_id, _like(chat, into))
             if chat.language_by == DETECTED:
                 chat_languages.put(connection, into, chat.language, DETECTED)
         store.lead(connection, chat_id, into)
-        # who is known by a name only is the same in what is one chat now
+        # senders known only by name are the same people in the joined chat
         for sender_id in membership.of_chat(connection, chat_id):
             identities.unite(connection, tenant_id, sender_id, in_other_chat(sender_id, chat_id, into))
         subject = {"kind": "chat", "chat_id": chat_id, "into": into}
@@ -83,6 +79,15 @@ def start(
     if receipt is None:
         raise RuntimeError(f"receipt {receipt_id} vanished while it was written")
     return receipt
+
+
+def require_idle(connection: Connection) -> None:
+    """Raise `Busy` while something is being forgotten, removed or moved."""
+    if store.unfinished(connection):
+        raise Busy(
+            "something is being forgotten, removed or moved: try again when `backscroll forget receipts` says "
+            "that it is finished"
+        )
 
 
 def _like(chat: Chat, chat_id: str) -> ChatIn:
@@ -97,8 +102,8 @@ def admit(
 ) -> Admitted:
     """Filter messages that were sent to a chat's former id, and give them their present ids.
 
-    Those that have not been moved yet are left out: they are stored already. Call it under the chat's lock, and then
-    filter by the present id.
+    Messages not moved yet are left out: they are stored already. Call it under the chat's lock, then filter by the
+    present id.
     """
     admitted = suppression.admit(connection, key, chat_id, received)
     messages, kept_out = _renamed(connection, chat_id, into, admitted.messages), admitted.kept_out
@@ -129,11 +134,11 @@ def _renamed(connection: Connection, chat_id: str, into: str, sent: Sequence[Mes
 def steps(
     database: Database, tenant_id: str, receipt_id: int, chat_id: str, into: str, policy: SessionPolicy
 ) -> Iterator[bool]:
-    """Move step by step, each in a transaction of its own; yield whether summaries follow."""
+    """Move a chat in steps, each in its own transaction; yield after each whether summaries follow."""
     more = True
     while more:
         with database.tenant(tenant_id) as connection:
-            # in the order in which messages sent under the former id lock them
+            # the lock order of accepting messages under the former id
             for chat in (chat_id, into):
                 suppression_list.lock(connection, tenant_id, chat, exclusive=True)
             locked = store.lock(connection, [chat_id, into])
@@ -215,7 +220,7 @@ class _Step:
         rewrite.write(connection, self.tenant_id)
         ids = [session.id for session in batch]
         store.move_sessions(connection, into, ids)
-        # jobs that are reading them have read a part
+        # jobs reading them have seen only a part
         outdated.fence(connection, self.tenant_id, [f"session:{i}" for i in ids])
         for session in store_ranges.of_ids(connection, cut):
             session_ranges.split_anew(connection, self.tenant_id, session, self.into.language, self.policy)
@@ -232,7 +237,7 @@ class _Step:
 
 
 def _shape(group: Sequence[Session]) -> Shape:
-    """Return the survivor's shape without the others' messages, which joining counts."""
+    """Return the joined range with zero counts; joining adds the messages."""
     return Shape(
         started_at=min(session.started_at for session in group),
         ended_at=max(session.ended_at for session in group),

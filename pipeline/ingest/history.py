@@ -1,8 +1,7 @@
-"""Import a history: what a parser yields goes through `accept` in batches, chat by chat.
+"""Import a history: accept parsed messages in batches, chat by chat.
 
-Safe to run twice and with a longer export of the same chat: what is there by its id is left alone, unless its time
-was read off a clock and is read otherwise now; then it is moved. What has been accepted stays, whatever happens to the
-rest.
+Running it again is safe, also with a longer export: messages already stored under their ids are left alone, or moved if
+their local time is read differently now. Accepted messages stay, whatever happens to the rest.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,14 +24,14 @@ from pipeline.store.operations import stats
 from schemas.languages import AUTO
 from schemas.messages import ChatIn, MessageIn
 
-BATCH = 500
-"""Messages of one chat in one transaction: some 0.1 s, during which the chat's placing waits."""
+MESSAGES_AT_ONCE = 500
+"""Messages of one chat in one batch: about 0.1 s, during which placing in the chat waits."""
 
-HELD = 10 * BATCH
-"""Messages kept back at most, in a file that has many chats in turns."""
+MAX_HELD_MESSAGES = 10 * MESSAGES_AT_ONCE
+"""Most messages held back while a file interleaves many chats."""
 
-TEXTS = 200
-"""Texts of a chat by which its language is guessed."""
+SAMPLE_TEXTS = 200
+"""Texts of a chat used to guess its language."""
 
 
 def store(
@@ -44,12 +43,12 @@ def store(
     settle: timedelta,
     limits: MessageLimits = UNLIMITED,
 ) -> Iterator[Event]:
-    """Accept the messages that a parser yields; yield each accepted batch, and what was no message.
+    """Accept parsed messages; yield each accepted batch, and every item that is not a message.
 
-    After a `Stored` with anything new wake up the workers of `ingest`, after one with anything moved those of
-    `summarize`. `policy` says how sessions are split that messages are moved out of. `settle` is how long after its
-    last message a chat's sessions wait for their summaries. What was pruned by these `limits` is not stored again.
-    Raises what `parsed` raises, and `DatabaseUnavailable`; what was yielded as `Stored` by then stays.
+    The caller must wake up the `ingest` workers after a `Stored` with new messages, and the `summarize` workers after
+    one with moved messages. `policy` splits sessions again that lose messages. Summaries wait for `settle` after a
+    chat's last message. Messages that `limits` have pruned are not stored again. Raises what `parsed` raises, and
+    `DatabaseUnavailable`; yielded batches stay stored.
     """
     importing = _Import(database=database, tenant_id=tenant_id, policy=policy, settle=settle, limits=limits)
     chats_of: dict[str, _Chat] = {}
@@ -62,7 +61,7 @@ def store(
                 chat = chats_of[chat_id]
                 chat.records.append(item)
                 held += 1
-                if len(chat.records) >= BATCH or held >= HELD:
+                if len(chat.records) >= MESSAGES_AT_ONCE or held >= MAX_HELD_MESSAGES:
                     longest = max(chats_of.values(), key=lambda c: len(c.records))
                     held -= len(longest.records)
                     yield importing.flush(longest)
@@ -71,7 +70,7 @@ def store(
             case _:
                 assert_never(item)
     for chat in chats_of.values():
-        # a chat without a single message is not made
+        # a chat without a single message is not created
         if chat.records or (chat.stored and chat.changed):
             yield importing.flush(chat)
         while chat.renamed:
@@ -86,16 +85,16 @@ class _Chat:
 
     chat: ChatIn
     records: list[Record] = field(default_factory=list)
-    # those that seem to be there by another id, and the ids that the source has itself: see `reimport`
+    # records that may be stored under another id, and the ids in the source: see `reimport`
     renamed: list[Record] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
-    # whether there is a row of it, and whether that row says less than is known now
+    # whether its row exists, and whether that row is out of date
     stored: bool = False
     changed: bool = True
-    # the times of messages with ids of the other kind, see `ChatTally.overlapping`
+    # first and last time of messages with ids of the other kind: see `ChatTally.overlapping`
     other_times: tuple[datetime, datetime] | None = None
-    # how many texts of it are still looked at
-    texts_left: int = TEXTS
+    # texts still to be sampled
+    texts_left: int = SAMPLE_TEXTS
 
     def learn(self, chat: ChatIn) -> None:
         """Update the chat's description."""
@@ -103,8 +102,8 @@ class _Chat:
         self.changed = self.changed or known != self.chat
         self.chat = known
 
-    def some_texts(self, records: Sequence[Record]) -> list[str]:
-        """Return texts of these messages, unless there have been enough of the chat."""
+    def sample_texts(self, records: Sequence[Record]) -> list[str]:
+        """Return a sample of these messages' texts, until the chat's quota is used up."""
         texts = [record.message.content[: languages.SAMPLE_CHARS] for record in records[: self.texts_left]]
         self.texts_left -= len(texts)
         return texts
@@ -112,7 +111,7 @@ class _Chat:
 
 @dataclass(frozen=True, kw_only=True)
 class _Import:
-    """Where and how an import stores."""
+    """The target and the options of an import."""
 
     database: Database
     tenant_id: str
@@ -121,7 +120,7 @@ class _Import:
     limits: MessageLimits
 
     def flush(self, held: _Chat) -> Stored:
-        """Accept a chat's batch, and move what is there at another time."""
+        """Accept a chat's held batch, and move messages that are stored at another time."""
         records, held.records = held.records, []
         if not held.stored and records:
             derived = records[0].message.external_id.startswith(PREFIX)
@@ -138,14 +137,14 @@ class _Import:
         overlapping = sum(first <= time <= last for time in times) if first and last else 0
         latest = datetime.now(UTC) + accepting.AHEAD
         ahead = sum(time > latest for time in times)
-        return replace(stored, overlapping=overlapping, ahead=ahead, texts=held.some_texts(records))
+        return replace(stored, overlapping=overlapping, ahead=ahead, texts=held.sample_texts(records))
 
     def flush_renamed(self, held: _Chat) -> Stored:
-        """Move what is there by another id, at the end of the source; accept what turned out to be new."""
-        records, held.renamed = held.renamed[:BATCH], held.renamed[BATCH:]
+        """Move messages stored under another id, at the end of the source; accept those that are new after all."""
+        records, held.renamed = held.renamed[:MESSAGES_AT_ONCE], held.renamed[MESSAGES_AT_ONCE:]
         result = reimport.find_renamed(self.database, self.tenant_id, held.chat.chat_id, records, held.names)
         stored = self._store(held, result)
-        # what was moved was not accepted
+        # moved messages were not accepted
         return replace(stored, duplicates=stored.duplicates + stored.moved)
 
     def _store(self, held: _Chat, result: SortedOut) -> Stored:
@@ -157,7 +156,7 @@ class _Import:
             )
         with self.database.tenant(self.tenant_id) as connection:
             there = chats.followed(connection, held.chat.chat_id)
-            # none when all of it was kept out
+            # None if every message was kept out
             if there is not None:
                 moved_to = {"chat_id": there.chat_id, "platform": ""}
                 renamed = there.chat_id != held.chat.chat_id
@@ -176,7 +175,7 @@ class _Import:
         )
 
     def _as_known(self, chat_id: str, messages: Sequence[MessageIn]) -> list[MessageIn]:
-        """Return messages with the sender ids that the chat has: names that are not told apart yet keep the old one."""
+        """Return messages with the chat's own sender ids: names that are stored without their chat stay so."""
         before = {m.sender_id: name for m in messages if (name := without_chat(m.sender_id)) is not None}
         if not before:
             return list(messages)

@@ -1,4 +1,4 @@
-"""Count what an import brings, chat by chat."""
+"""Count the messages of an import, chat by chat."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from pipeline.store.operations import stats
 from schemas.messages import ChatIn
 
 CHATS_WITH_LANGUAGE = 50
-"""Chats of an import, those with the most texts, whose language is compared with the declared one."""
+"""Chats of an import, largest first, whose detected language is compared with the declared one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,17 +23,17 @@ class Stored:
 
     chat: ChatIn
     new: int
-    # already there by their id, and left where they are
+    # already stored under their id, and left in place
     duplicates: int
-    # there, and moved to the time that is read now
+    # already stored, and moved to the time read now
     moved: int
-    # forgotten, pruned, or of somebody who is not to be remembered
+    # forgotten, pruned, or sent by somebody whose memory is off
     kept_out: int
-    # of a time at which the chat already has messages from another source (see `ChatTally`)
+    # sent at a time for which the chat has messages from another source (see `ChatTally`)
     overlapping: int = 0
-    # of a time in the future, so that they count as sent when they came
+    # dated in the future, so that they count as sent on arrival
     ahead: int = 0
-    # some of its texts
+    # a sample of its texts
     texts: list[str] = field(default_factory=list)
 
 
@@ -43,7 +43,7 @@ Event = Stored | Skipped | Unread | Broken | Notice | Times | Ambiguous
 
 @dataclass(kw_only=True)
 class ChatTally:
-    """What an import brought to one chat."""
+    """The counts of one chat."""
 
     chat_id: str
     title: str = ""
@@ -51,19 +51,18 @@ class ChatTally:
     duplicates: int = 0
     moved: int = 0
     kept_out: int = 0
-    # New messages of a time at which the chat already has messages with ids of another kind: derived by an
-    # import where these are the platform's own, or the platform's own where these are derived. Such ids never
-    # match, so one message that came both ways is stored twice.
+    # New messages sent at a time for which the chat has messages with ids of the other kind (derived by an import, or
+    # the platform's own). Such ids never match, so a message that came both ways is stored twice.
     overlapping: int = 0
     texts: list[str] = field(default_factory=list)
 
 
 @dataclass(kw_only=True)
 class Tally:
-    """What an import did so far."""
+    """The counts of an import so far."""
 
     chats: dict[str, ChatTally] = field(default_factory=dict)
-    # of all chats
+    # totals of all chats
     new: int = 0
     duplicates: int = 0
     moved: int = 0
@@ -73,11 +72,11 @@ class Tally:
     # by (platform, kind, whether the kind is known)
     unread: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
     broken: int = 0
-    # where the source breaks off, so that something is missing that is not counted
+    # where the source breaks off: what is missing there is not counted
     breaks_off: list[str] = field(default_factory=list)
 
     def add(self, event: Event) -> None:
-        """Add what an import yields."""
+        """Count one event."""
         match event:
             case Stored(chat=chat):
                 of_chat = self.chats.setdefault(chat.chat_id, ChatTally(chat_id=chat.chat_id))
@@ -105,14 +104,14 @@ class Tally:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredChat:
-    """A chat as it is stored when an import is done."""
+    """A chat as stored after an import."""
 
     time_zone: str
     language: str
     first_at: datetime | None
     last_at: datetime | None
-    # the language of its words, where it is not the declared one
-    looks: str | None
+    # the detected language, if it differs from the declared one
+    detected_language: str | None
 
 
 def stored_chats(database: Database, tenant_id: str, tally: Tally) -> dict[str, StoredChat]:
@@ -128,7 +127,7 @@ def stored_chats(database: Database, tenant_id: str, tally: Tally) -> dict[str, 
                 language=row.language,
                 first_at=row.first_at,
                 last_at=row.last_at,
-                looks=languages.looks_like(tally.chats[row.chat_id].texts, row.language)
+                detected_language=languages.undeclared_language(tally.chats[row.chat_id].texts, row.language)
                 if compared
                 else None,
             )

@@ -1,7 +1,7 @@
-"""Detect the languages of chats, and index the words of those whose language has changed anew, in slices.
+"""Detect the languages of chats, and index the words of a chat again, in slices, after its language has changed.
 
-A chat's language is declared, or detected from its texts: when it has its first messages and each time that it has
-several times as many. Until then it is the default one. Summaries that were extracted in another one are made again.
+A chat's language is declared, or detected from its texts: at the first few messages, and whenever their number has
+multiplied. Until then it is the default. Summaries extracted in another language are made again.
 """
 
 import time
@@ -28,15 +28,14 @@ from schemas.errors import NotFound
 from schemas.kinds import SUMMARIZE
 from schemas.languages import AUTO, parts_of
 
-FIRST_LOOK, TIMES_MORE = 20, 5
-"""Messages of a chat whose language is detected first, and how many times as many it must have to be looked at again:
-20, 100, 500, 2,500 …"""
+FIRST_DETECTION_MESSAGES, DETECTION_FACTOR = 20, 5
+"""Messages at which a chat's language is first detected, and the factor to each further detection: 20, 100, 500, …"""
 SAMPLE_TEXTS, SAMPLE_CHARS = 120, 1000
-"""Texts of a chat that are looked at, the first and the last, and what is read of each."""
+"""Texts of a chat in a sample, its first and last ones, and characters read of each."""
 INDEXED_AT_ONCE = 500
-"""Messages or sessions that are indexed in one transaction."""
+"""Messages or sessions indexed in one transaction."""
 TURN_SECONDS = 45.0
-"""How long one job goes on; the rest is claimed again."""
+"""How long one job runs; the rest is claimed again."""
 
 
 def detection_due(before: int, now: int) -> bool:
@@ -45,14 +44,14 @@ def detection_due(before: int, now: int) -> bool:
     >>> [detection_due(*counts) for counts in ((0, 19), (19, 20), (20, 99), (20, 700), (500, 2499), (2499, 2500))]
     [False, True, False, True, False, True]
     """
-    look = FIRST_LOOK
-    while look <= before:
-        look *= TIMES_MORE
-    return look <= now
+    due_at = FIRST_DETECTION_MESSAGES
+    while due_at <= before:
+        due_at *= DETECTION_FACTOR
+    return due_at <= now
 
 
-def looks_like(samples: Sequence[str], declared: str) -> str | None:
-    """Return the language that texts are in, if they have none of the declared one's; `simple` declares none."""
+def undeclared_language(samples: Sequence[str], declared: str) -> str | None:
+    """Return the detected language of texts if it differs from the declared one; `simple` declares none."""
     if declared == "simple":
         return None
     detected = texts.detect(samples)
@@ -61,7 +60,7 @@ def looks_like(samples: Sequence[str], declared: str) -> str | None:
 
 def labeller(database: Database, policy: SessionPolicy) -> runner.Handler:
     """Make the handler of `language` jobs: each claim is a chat."""
-    # before anything is claimed: a second or more of reading would count against a lease
+    # before anything is claimed: loading takes a second or more, which would count against a lease
     texts.load_model()
 
     def handle(_: str, claims: Sequence[Claim]) -> set[str]:
@@ -73,12 +72,12 @@ def labeller(database: Database, policy: SessionPolicy) -> runner.Handler:
 
 
 def change(database: Database, tenant_id: str, chat_id: str, language: str, policy: SessionPolicy) -> int:
-    """Declare a chat's language, or have it detected with `auto`; index its words, and count the messages that differ.
+    """Declare a chat's language (`auto`: detect it), index its words, and return how many messages were indexed again.
 
-    The same call goes on where one was broken off. Raises `NotFound`.
+    Repeating the call resumes an interrupted one. Raises `NotFound`.
     """
     with database.tenant(tenant_id) as connection:
-        # alone: what is accepted or placed from now on is in the new language
+        # exclusively: messages accepted or placed from now on are in the new language
         chat = chats.lock_exclusively(connection, chat_id)
         if chat is None:
             raise NotFound(f"there is no chat {chat_id}")
@@ -95,7 +94,7 @@ def change(database: Database, tenant_id: str, chat_id: str, language: str, poli
 
 
 def detect(database: Database, tenant_id: str, chat_id: str) -> None:
-    """Detect a chat's language if it is time and nobody declares it; its words are to be indexed if it is another."""
+    """Detect a chat's language if that is due and none is declared; a change marks its words for indexing."""
     with database.tenant(tenant_id) as connection:
         chat = chats.get(connection, chat_id)
         if chat is None or chat.language_by == DECLARED:
@@ -119,7 +118,7 @@ def _detect_and_index(database: Database, claim: Claim, policy: SessionPolicy) -
     ends_at = time.monotonic() + TURN_SECONDS
     detect(database, tenant_id, chat_id)
     with database.tenant(tenant_id) as connection:
-        # what was accepted before its language was changed has been stored by now
+        # messages being accepted in the former language are stored once this lock is held
         chats.lock_exclusively(connection, chat_id)
     index = partial(_index, database, tenant_id, chat_id, policy, claim)
     more, _ = persistently(index)
@@ -132,7 +131,7 @@ def _detect_and_index(database: Database, claim: Claim, policy: SessionPolicy) -
 def _index(
     database: Database, tenant_id: str, chat_id: str, policy: SessionPolicy, claim: Claim | None = None
 ) -> tuple[bool, int]:
-    """Index the next words of a chat that are not in its language; return `(whether there are more, messages)`."""
+    """Index a chat's next messages or sessions that are in another language; return `(more left, messages)`."""
     with database.tenant(tenant_id) as connection:
         chat = chats.lock(connection, chat_id)
         after = store.words_after(connection, chat_id) if chat else None
@@ -140,14 +139,14 @@ def _index(
             return False, 0
         texts = message_cues.texts(connection, chat_id, after, INDEXED_AT_ONCE) if chat.memory else []
         done = store.index_messages(connection, chat_id, chat.language, after, INDEXED_AT_ONCE)
-        # then, as those that were there go when a message's language changes
+        # afterwards, as changing a message's language deletes its former cues
         cues.store_cues(connection, tenant_id, ((text, chat.language) for text in texts))
         if done.lexemes:
             chats.count_placed(connection, chat_id, 0, done.lexemes)
         more = done.more
         if not more:
             indexed = store.index_sessions(connection, chat_id, chat.language, INDEXED_AT_ONCE)
-            _redo(connection, tenant_id, chat, indexed, policy.for_chat(chat))
+            _enqueue_summaries(connection, tenant_id, chat, indexed, policy.for_chat(chat))
             more = indexed.more
         if not more:
             store.indexed(connection, chat_id)
@@ -156,10 +155,10 @@ def _index(
     return more, done.messages
 
 
-def _redo(
+def _enqueue_summaries(
     connection: Connection, tenant_id: str, chat: Chat, indexed: IndexedSessions, policy: SessionPolicy
 ) -> None:
-    """Have sessions summarized again that were in another language, if that is switched on."""
+    """Enqueue summaries of sessions that were in another language, if summaries are on."""
     if not policy.memory:
         return
     outdated.fence(connection, tenant_id, [f"session:{i}" for i in indexed.changed])

@@ -1,8 +1,8 @@
-"""Place what has arrived in several chats into their sessions, in one transaction.
+"""Place the arrivals of several chats into their sessions, in one transaction.
 
-It takes the same statements however many chats, session keys and messages there are: lock the chats, read what has
-arrived and the sessions around it, ask the pure function what changes, write ranges (never messages), close what has
-ended, and enqueue what follows. A chat whose placing fails is placed message by message (`poison`).
+The number of statements does not depend on that of chats, session keys and messages: lock the chats, read the arrivals
+and the sessions around them, compute the changes (`sessionize`), write ranges (never messages), close ended sessions,
+and enqueue the jobs that follow. A chat whose placing fails is placed message by message (`poison`).
 """
 
 import time
@@ -40,21 +40,21 @@ from schemas.sessions import Session
 log = structlog.get_logger(__name__)
 
 ARRIVALS_AT_ONCE = 500
-"""Messages placed in one transaction: some 0.1 s, for which their chats are locked and others wait."""
+"""Messages placed in one transaction: about 0.1 s, during which their chats are locked."""
 
 CHATS_AT_ONCE = 50
-"""Chats placed in one transaction: beyond that, statements cost little beside the rows."""
+"""Chats placed in one transaction: with more, statements would cost little beside the rows."""
 
 
-LOCKED_SECONDS = 0.05
-"""How long to wait for a locked chat, while no other one is placed: a request is done by then."""
+LOCK_WAIT_SECONDS = 0.05
+"""How long to wait for a locked chat, while no other is placed: a request is done by then."""
 
 LOCKED = "the chat is locked by somebody else"
 PUT_OFF_SECONDS = 1.0
-"""When to try a chat again that is locked for longer, as by a deletion or while it is split anew."""
+"""When to try a chat again that is locked for longer, as by a deletion or a new split."""
 
 OUTAGES = (DatabaseUnavailable, SchemaOutdated)
-"""They affect every chat alike; other errors that may pass affect one chat."""
+"""Errors that affect every chat alike; other retryable errors affect one chat."""
 
 
 def placer(database: Database, policy: SessionPolicy, max_attempts: int = 5) -> runner.Handler:
@@ -69,11 +69,11 @@ def placer(database: Database, policy: SessionPolicy, max_attempts: int = 5) -> 
         follows: set[str] = set()
         for batch in batched(fresh, CHATS_AT_ONCE):
             follows |= _place_together(database, batch, policy)
-        # last, so that what they fail of takes nothing with it
+        # last, so that their failures do not affect the others
         for claim in claims:
             if claim not in fresh:
-                put_one = partial(_place_one, claim, policy)
-                due, all_tried = poison.place_each(database, claim, max_attempts, put_one)
+                place_one = partial(_place_one, claim, policy)
+                due, all_tried = poison.place_each(database, claim, max_attempts, place_one)
                 follows |= due
                 if all_tried:
                     follows |= _place_together(database, [claim], policy)
@@ -90,7 +90,7 @@ def _place_one(
 
 
 def _place_together(database: Database, claims: Sequence[Claim], policy: SessionPolicy) -> frozenset[str]:
-    """Place chats together; in a conflict one by one, and put off what is in conflict even then."""
+    """Place chats together; after a conflict one by one, and put off those still in conflict."""
     try:
         follows, left = _place_and_finish(database, claims, policy)
     except Retryable as error:
@@ -98,7 +98,7 @@ def _place_together(database: Database, claims: Sequence[Claim], policy: Session
             raise
         follows, left = frozenset(), list(claims)
     if left:
-        time.sleep(LOCKED_SECONDS)
+        time.sleep(LOCK_WAIT_SECONDS)
     for claim in left:
         try:
             due, locked = _place_and_finish(database, [claim], policy)
@@ -133,11 +133,11 @@ def _place_and_finish(
 
 @dataclass(frozen=True, kw_only=True)
 class Placed:
-    """What one transaction did."""
+    """The result of one transaction."""
 
     # chats that somebody else has locked
     locked: frozenset[str]
-    # chats that have more arrivals than one turn takes
+    # chats with more arrivals than one turn takes
     more: frozenset[str]
     # kinds of jobs that are due now
     follows: frozenset[str]
@@ -151,9 +151,9 @@ def place(
     *,
     only: int | None = None,
 ) -> Placed:
-    """Place what has arrived in these chats, or `only` this message.
+    """Place the arrivals of these chats, or `only` this message.
 
-    `traces` are by chat the last requests that brought messages; the jobs that follow carry them on.
+    `traces` maps each chat to the last request that brought messages; the jobs that follow carry it on.
     """
     free = chats.lock_free(connection, list(traces))
     missing = [chat_id for chat_id in traces if chat_id not in free]
@@ -167,10 +167,10 @@ def place(
     )
     remembered = {chat_id for chat_id, chat in free.items() if policy.for_chat(chat).memory}
     kept = [a for a in arrived if a.chat_id in remembered]
-    put(connection, tenant_id, free, kept, policy, traces)
+    update_sessions(connection, tenant_id, free, kept, policy, traces)
     texts = ((MessageText(a.message_id, a.chat_id, a.role, a.text), free[a.chat_id].language) for a in kept)
     cues.store_cues(connection, tenant_id, texts)
-    to_detect = _leave_queue(connection, free, arrived)
+    to_detect = _mark_placed(connection, free, arrived)
     for session in sessions.newly_cut(connection, sorted(remembered)):
         chat = free[session.chat_id]
         session_ranges.split_anew(connection, tenant_id, session, chat.language, policy.for_chat(chat))
@@ -180,7 +180,7 @@ def place(
         for a in kept
         if a.text
     ]
-    due += session_ranges.closed(
+    due += session_ranges.close_and_plan(
         connection, tenant_id, {chat_id: traces[chat_id] for chat_id in free}, policy, remembered
     )
     due += [
@@ -191,8 +191,8 @@ def place(
     return Placed(locked=locked, more=more, follows=frozenset(job.kind for job in due))
 
 
-def _leave_queue(connection: Connection, by_id: Mapping[str, Chat], arrived: Sequence[Arrival]) -> list[str]:
-    """Count arrivals among the placed messages of their chats; return the chats whose language is to be detected."""
+def _mark_placed(connection: Connection, by_id: Mapping[str, Chat], arrived: Sequence[Arrival]) -> list[str]:
+    """Count arrivals as placed and take them off the queue; return the chats whose language detection is due."""
     if not arrived:
         return []
     placed: dict[str, tuple[int, int]] = {}
@@ -209,7 +209,7 @@ def _leave_queue(connection: Connection, by_id: Mapping[str, Chat], arrived: Seq
     ]
 
 
-def put(
+def update_sessions(
     connection: Connection,
     tenant_id: str,
     by_id: Mapping[str, Chat],
@@ -217,7 +217,7 @@ def put(
     policy: SessionPolicy,
     traces: Mapping[str, str | None] = MappingProxyType({}),
 ) -> None:
-    """Extend, join or begin the sessions that the arrivals belong to, which the requests `traces` brought, by chat."""
+    """Extend, join or begin the sessions of the arrivals; `traces` maps each chat to the request that brought them."""
     if not arrived:
         return
     by_place: dict[tuple[str, str], list[Arrival]] = defaultdict(list)
@@ -236,11 +236,13 @@ def put(
     closes = sessions.closes(connection, by_place)
     rewrite = Rewrite(traces=traces)
     for place, group in by_place.items():
-        _note(rewrite, by_id[place[0]], group, stored[place], closes[place], policy.for_chat(by_id[place[0]]))
+        _add_changes(
+            rewrite, by_id[place[0]], group, stored[place], closes[place], policy.for_chat(by_id[place[0]])
+        )
     rewrite.write(connection, tenant_id)
 
 
-def _note(
+def _add_changes(
     rewrite: Rewrite,
     chat: Chat,
     arrived: Sequence[Arrival],
@@ -248,7 +250,7 @@ def _note(
     closes: Sequence[datetime],
     policy: SessionPolicy,
 ) -> None:
-    """Note what arrivals of one session key change."""
+    """Add the changes that arrivals of one session key make."""
     session_key = arrived[0].session_key
     times = [arrival.sent_at for arrival in arrived]
     for placement in sessionize.place(stored, times, policy.gap_of(session_key), closes):

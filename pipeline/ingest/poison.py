@@ -1,7 +1,7 @@
 """Place a chat's arrivals one by one after placing them together has failed, and quarantine those to blame.
 
-Each arrival is noted before it is tried: one that is found noted was tried by a process that died. Those are tried
-last. An arrival that is to blame becomes a dead letter with the reason, and the rest of the chat goes on.
+Each try is counted before it is made: an arrival whose count is left was tried by a process that died, and is tried
+last. An arrival to blame becomes a dead letter with the reason, and the rest of the chat goes on.
 """
 
 from collections.abc import Callable, Set
@@ -21,36 +21,38 @@ from pipeline.store.operations import counters
 log = structlog.get_logger(__name__)
 
 LEASE_SECONDS = 5.0
-"""The lease while one arrival is tried, which takes milliseconds: the chat waits no longer if that kills."""
+"""The lease while one arrival is tried, which takes milliseconds: if the process dies, the chat waits no longer."""
 
 ARRIVALS_PER_TURN = 500
 """Arrivals tried in one turn: some ten seconds."""
 
-BLAMED_AT_MOST = 10
-"""When more arrivals than these fail in one turn, the fault is not theirs: none goes into quarantine."""
+MAX_BLAMED_PER_TURN = 10
+"""If more arrivals than this fail in one turn, the fault is elsewhere: none is quarantined."""
 
-# Classes of SQLSTATE that blame the row: data, constraints, limits, and what a trigger raises. All others
-# (connections, locks, space, missing tables) affect any message.
-_OF_THE_ROW = ("22", "23", "54", "P0")
+# SQLSTATE classes that blame the row: data, constraints, limits, and errors raised by triggers. All others
+# (connections, locks, space, missing tables) would fail any message.
+_ROW_ERROR_CLASSES = ("22", "23", "54", "P0")
 
-Put = Callable[[Connection, Arrival], Set[str]]
+PlaceOne = Callable[[Connection, Arrival], Set[str]]
 """Place one arrival; return the kinds of jobs that are due now."""
 
 
 def blames_the_row(error: Exception) -> bool:
     """Tell whether an error can be a single message's fault: its values, and not the state of the servers."""
     if isinstance(error, DBAPIError):
-        return (getattr(error.orig, "sqlstate", None) or "").startswith(_OF_THE_ROW)
+        return (getattr(error.orig, "sqlstate", None) or "").startswith(_ROW_ERROR_CLASSES)
     return isinstance(error, (ArithmeticError, ValueError))
 
 
-def place_each(database: Database, claim: Claim, max_attempts: int, put: Put) -> tuple[set[str], bool]:
+def place_each(
+    database: Database, claim: Claim, max_attempts: int, place_one: PlaceOne
+) -> tuple[set[str], bool]:
     """Try each arrival of the chat in a transaction of its own; return `(kinds due now, whether all were tried)`.
 
-    When there are more than one turn takes, the claim is due at once: after an error its arrivals are placed together
-    again, after a death one by one until all were tried. After a death the chat's own attempts begin anew: they are
-    counted for each arrival, the try of all together as one of each. Raises `LeaseLost`, and what `put` raises when no
-    arrival is to blame for it or too many are.
+    If there are more than one turn takes, the claim is due at once: after an error its arrivals are placed together
+    again, after a process death one by one until all were tried. A death resets the chat's attempts: they are counted
+    for each arrival, with the joint try as one of each. Raises `LeaseLost`, and errors of `place_one` that blame no
+    arrival or too many.
     """
     tenant_id = claim.tenant_id
     follows: set[str] = set()
@@ -70,12 +72,12 @@ def place_each(database: Database, claim: Claim, max_attempts: int, put: Put) ->
             quarantine.count_try(connection, tenant_id, arrival.key)
         try:
             with database.tenant(tenant_id) as connection:
-                follows |= put(connection, arrival)
+                follows |= place_one(connection, arrival)
                 quarantine.clear_tries(connection, tenant_id, arrival.key)
         except Exception as error:
             with database.tenant(tenant_id) as connection:
                 quarantine.clear_tries(connection, tenant_id, arrival.key)
-            if not blames_the_row(error) or len(blamed) == BLAMED_AT_MOST:
+            if not blames_the_row(error) or len(blamed) == MAX_BLAMED_PER_TURN:
                 raise
             blamed[arrival.message_id] = reason_of(error)
     _quarantine(database, claim, blamed)
@@ -90,7 +92,7 @@ def place_each(database: Database, claim: Claim, max_attempts: int, put: Put) ->
 
 
 def _quarantine(database: Database, claim: Claim, blamed: dict[int, str]) -> None:
-    """Put arrivals into quarantine, each with its reason."""
+    """Quarantine arrivals, each with its reason."""
     if not blamed:
         return
     tenant_id = claim.tenant_id

@@ -18,20 +18,20 @@ class SessionPolicy:
     ttl: timedelta
     # how long a closed session's summary waits for late messages
     debounce_seconds: float
-    # an open session is summarized every this many messages or tokens
+    # messages or tokens after which an open session is summarized again
     rolling_messages: int
     rolling_tokens: int
     # the same for sessions that an agent named
     named_rolling_messages: int
     summaries: bool
-    # facts are learned from sessions
+    # whether facts are learned from sessions
     facts: bool
-    # where a chat's memory is off its messages are kept, and nothing is made of them
+    # off: the chat's messages are kept, and nothing is derived from them
     memory: bool = True
 
     @classmethod
     def of(cls, settings: Settings) -> "SessionPolicy":
-        """Return the policy that the settings ask for."""
+        """Return the policy of the settings."""
         return cls(
             gap=timedelta(minutes=settings.session_gap_minutes),
             ttl=timedelta(minutes=settings.memory_session_ttl_minutes),

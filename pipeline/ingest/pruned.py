@@ -1,4 +1,4 @@
-"""Tell messages that retention has removed and that come again, as with a longer export, from new ones."""
+"""Recognize messages that retention removed and that come again, as with a longer export."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,21 +13,21 @@ from schemas.sessions import key_of
 from schemas.settings import Settings
 
 RECENT = timedelta(days=1)
-"""A younger message is new: retention is by days, and live messages take no other way because of it."""
+"""Younger messages count as new: retention is by days, and live messages keep their fast path."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MessageLimits:
-    """The messages that retention keeps; None: all of them."""
+    """Limits of the messages that retention keeps; None: no limit."""
 
-    # by the sender's time
+    # the oldest, by the sender's time
     age: timedelta | None = None
-    # the newest of a chat
+    # the newest messages of each chat
     per_chat: int | None = None
 
     @classmethod
     def of(cls, settings: Settings) -> "MessageLimits":
-        """Return the limits that the settings ask for."""
+        """Return the limits of the settings."""
         age = timedelta(days=settings.retention_days) if settings.retention_days else None
         return cls(age=age, per_chat=settings.retention_messages_per_chat)
 

@@ -1,12 +1,12 @@
-"""Sort out messages that an import brings again, and correct the times of those that it reads otherwise now.
+"""Match imported messages with stored ones, and correct times that the import reads differently now.
 
-A derived id holds a message's local time, so that read in another date order the message has another id: one of its
-aliases. A stored message of such an id is the same one, unless the source has another message of that id, which is
-known when the source has been read whole.
+A derived id contains a message's local time, so another date order gives the message another id: one of its aliases. A
+message stored under an alias is the same one, unless the source has another message with that id, which is known only
+once the whole source has been read.
 
-Moved messages leave their sessions, which are split again, and are placed as if they came now. An emptied session
-leads to the one that has its first message, and so do its memories. A run that is broken off goes on with the next:
-what has its time already is not moved.
+Moved messages leave their sessions, which are split again, and are placed as if they had just arrived. An emptied
+session is merged into the one that has its first message now. The next run resumes an interrupted one: messages
+already at their new time are not moved.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -34,43 +34,43 @@ from schemas.messages import MessageIn
 from schemas.sessions import Session, is_named
 
 MOVES_AT_ONCE = 250
-"""Messages moved in one transaction: some 0.1 s, in which their chat takes no others."""
+"""Messages moved in one transaction: about 0.1 s, during which their chat accepts no others."""
 
 QUARTER = timedelta(minutes=15)
-"""Clocks of two zones, and days, differ by quarters of an hour; any other difference has another reason."""
+"""Time zones and days differ by multiples of 15 minutes; any other difference has another cause."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Move:
-    """A stored message, and what the import says of it now."""
+    """A stored message, and its imported version."""
 
     id: int
     message: MessageIn
 
 
 def is_misread(stored: datetime, read: datetime) -> bool:
-    """Tell whether two times can be one time read by two clocks or date orders."""
+    """Tell whether two times can be one local time read in two time zones or date orders."""
     return stored != read and (read - stored) % QUARTER == timedelta()
 
 
 @dataclass(frozen=True, kw_only=True)
 class SortedOut:
-    """What to do with messages that an import brings."""
+    """What to do with imported messages."""
 
     # the chat's present id
     chat_id: str
-    # to be accepted: new ones, and those that are there by their ids
+    # to accept: new ones, and those stored under their ids
     records: Sequence[Record]
-    # of the latter, what is there at another time
+    # of the latter, those stored at another time
     moves: Sequence[Move] = ()
-    # seem to be there by an alias: for `find_renamed` at the end
+    # possibly stored under an alias: for `find_renamed` at the end
     renamed: Sequence[Record] = ()
-    # how many were deleted for good, by an alias
+    # number deleted for good under an alias
     deleted: int = 0
 
 
 def sort_out(database: Database, tenant_id: str, chat_id: str, records: Sequence[Record]) -> SortedOut:
-    """Look for messages of one chat by their ids and aliases."""
+    """Sort imported messages of one chat by what is stored under their ids and aliases."""
     by_clock = [record for record in records if record.by_clock]
     if not by_clock:
         return SortedOut(chat_id=chat_id, records=records)
@@ -95,14 +95,14 @@ def sort_out(database: Database, tenant_id: str, chat_id: str, records: Sequence
 
 
 def find_renamed(
-    database: Database, tenant_id: str, chat_id: str, records: Sequence[Record], names: Collection[str]
+    database: Database, tenant_id: str, chat_id: str, records: Sequence[Record], source_ids: Collection[str]
 ) -> SortedOut:
-    """Tell messages stored under an alias from new ones; `names` are the ids that the source itself has."""
+    """Tell messages stored under an alias from new ones; `source_ids` are the ids in the source."""
     with database.tenant(tenant_id) as connection:
         stored = _Stored.of(connection, chat_id, records)
     new, moves = [], []
     for record in records:
-        alias = next((a for a in record.aliases if a in stored.known and a not in names), None)
+        alias = next((a for a in record.aliases if a in stored.known and a not in source_ids), None)
         if alias is None:
             new.append(record)
         else:
@@ -112,7 +112,7 @@ def find_renamed(
 
 @dataclass(frozen=True, kw_only=True)
 class _Stored:
-    """Stored messages, by the ids that an import knows them by."""
+    """Stored messages, by their ids in the import."""
 
     sent_as: str
     # the chat's present id
@@ -136,7 +136,7 @@ class _Stored:
         )
 
     def deleted(self, connection: Connection, ids: Sequence[str]) -> set[str]:
-        """Return which of these ids were deleted, before or after they came where they are."""
+        """Return which of these ids were deleted, before or after their chat was moved."""
         gone = suppression.deleted(connection, self.chat_id, [self.present[i] for i in ids])
         before = suppression.deleted(connection, self.sent_as, ids) if self.sent_as != self.chat_id else set()
         return {i for i in ids if i in before or self.present[i] in gone}
@@ -155,9 +155,9 @@ def move(
     *,
     settle: timedelta,
 ) -> int:
-    """Move messages of one chat, in slices of a transaction each, and count those that were there.
+    """Move messages of one chat in slices, each in its own transaction; return how many still existed.
 
-    Their sessions are summarized again after `settle`. Raises `Retryable`; the same call may be made again.
+    Their sessions are summarized again after `settle`. Raises `Retryable`; the call may be repeated.
     """
     return sum(
         persistently(partial(_move, database, tenant_id, chat_id, batch, policy, settle))
@@ -215,28 +215,28 @@ def _place(
     """Take messages out of their sessions, and place them where they belong now."""
     if not placed:
         return
-    # while they wait they do not count as messages of the sessions that they leave
+    # while waiting, they do not count in the sessions that they leave
     ids = [message.id for message in placed]
     policy = policy.for_chat(chat)
     arrived = store.arrive_anew(connection, tenant_id, chat.chat_id, ids)
     emptied = [
         session
         for session in touched
-        if not session_ranges.split_what_is_left(connection, tenant_id, session, chat.language, policy)
+        if not session_ranges.split_unless_empty(connection, tenant_id, session, chat.language, policy)
     ]
     store.set_aside(connection, [session.id for session in emptied])
     if policy.memory:
-        place.put(connection, tenant_id, {chat.chat_id: chat}, arrived, policy)
+        place.update_sessions(connection, tenant_id, {chat.chat_id: chat}, arrived, policy)
     messages.forget_arrivals(connection, ids)
     now_at = {a.message_id: a.sent_at for a in arrived}
-    into = _homes(connection, chat.chat_id, emptied, placed, now_at)
-    session_ranges.lead_on(connection, tenant_id, into)
+    into = _successors(connection, chat.chat_id, emptied, placed, now_at)
+    session_ranges.merge_emptied(connection, tenant_id, into)
     for session in emptied:
         if session.id not in into:
             edits.drop_session(connection, tenant_id, session.id)
 
 
-def _homes(
+def _successors(
     connection: Connection,
     chat_id: str,
     emptied: Sequence[Session],

@@ -28,12 +28,12 @@ from schemas.sessions import Session
 FOREVER = (datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC))
 
 AFTER_SUMMARY_SECONDS = 2.0
-"""A session is not read for facts while it is summarized: what ends a worker of threads counts against all in it."""
+"""Delay of fact extraction after the summary: if a worker dies while it runs both, that counts against both jobs."""
 
 
 @dataclass(kw_only=True)
 class Rewrite:
-    """Changes of sessions that are written together."""
+    """Changes to sessions that are written together."""
 
     begun: list[Begun] = field(default_factory=list)
     # sessions to join, by their survivor's id, the lowest one
@@ -42,7 +42,7 @@ class Rewrite:
     grown: dict[int, Shape] = field(default_factory=dict)
     # by id: the new range, and the messages and tokens in all
     cut: dict[int, Shape] = field(default_factory=dict)
-    # the requests that asked, by chat, for the log
+    # trace ids by chat, for the log
     traces: Mapping[str, str | None] = field(default_factory=dict)
 
     def join(self, together: Sequence[Session]) -> int:
@@ -53,7 +53,7 @@ class Rewrite:
         return survivor
 
     def write(self, connection: Connection, tenant_id: str) -> None:
-        """Write everything: joined sessions first, so that no two begin alike."""
+        """Write all changes, joins first, so that no two sessions begin at the same time."""
         brought = _join(connection, tenant_id, self.joined)
         for survivor, (count, tokens) in brought.items():
             if survivor in self.grown:
@@ -78,7 +78,7 @@ class Rewrite:
 def _join(
     connection: Connection, tenant_id: str, joined: Mapping[int, Sequence[int]]
 ) -> dict[int, tuple[int, int]]:
-    """Join sessions; return by survivor the `(messages, tokens)` that the others bring."""
+    """Join sessions; return the `(messages, tokens)` that each survivor gains."""
     into = {loser: survivor for survivor, losers in joined.items() for loser in losers}
     if not into:
         return {}
@@ -101,14 +101,14 @@ def close_sessions(
     trace_id: str | None = None,
     priority: int = LIVE,
 ) -> int:
-    """Close ended sessions of a chat and enqueue what follows; return in how many of them anything does."""
+    """Close a chat's ended sessions and enqueue the jobs that follow; return how many sessions have any."""
     remembered = [chat_id] if policy.memory else []
-    due = closed(connection, tenant_id, {chat_id: trace_id}, policy, remembered, priority)
+    due = close_and_plan(connection, tenant_id, {chat_id: trace_id}, policy, remembered, priority)
     jobs.enqueue_all(connection, tenant_id, due)
     return len({job.key for job in due})
 
 
-def closed(
+def close_and_plan(
     connection: Connection,
     tenant_id: str,
     traces: Mapping[str, str | None],
@@ -116,10 +116,10 @@ def closed(
     remembered: Collection[str],
     priority: int = LIVE,
 ) -> list[NewJob]:
-    """Close ended sessions of chats; return the summaries and the learning that follow in those to be `remembered`.
+    """Close ended sessions of chats; return the summary and learning jobs that follow in `remembered` chats.
 
-    `traces` are the requests that asked, by chat. What follows in a chat whose history is being imported waits until it
-    has settled, and behind all others (`LATER`).
+    `traces` are trace ids by chat. Jobs of a chat whose history is being imported wait until it has settled, behind all
+    others (`LATER`).
     """
     ended = sessions.close_ended(connection, list(traces), policy.gap, policy.ttl)
     counters.add(connection, tenant_id, {"sessions_closed": len(ended)})
@@ -138,7 +138,7 @@ def closed(
         return []
     due = {session.id: session.chat_id for session in ended if session.chat_id in remembered}
     if policy.summaries:
-        # how far it was summarized says how much it has grown: without, facts are learned when it is closed
+        # growth counts from the last summary: without summaries, facts are learned once the session is closed
         due |= sessions.wanting_rollup(
             connection,
             remembered,
@@ -170,14 +170,14 @@ def split_anew(
 
     The earliest part keeps the id.
     """
-    if not split_what_is_left(connection, tenant_id, session, language, policy):
+    if not split_unless_empty(connection, tenant_id, session, language, policy):
         edits.drop_session(connection, tenant_id, session.id)
 
 
-def split_what_is_left(
+def split_unless_empty(
     connection: Connection, tenant_id: str, session: Session, language: str, policy: SessionPolicy
 ) -> bool:
-    """Split a session again as `split_anew` does; return False if it is empty, and do nothing."""
+    """Split a session again as `split_anew` does; if it is empty, return False and change nothing."""
     place = session.chat_id, session.session_key
     closes = sessions.closes(connection, [place])[place]
     rows = messages.times(connection, *place, session.started_at, session.ended_at)
@@ -185,13 +185,13 @@ def split_what_is_left(
     if not parts:
         return False
     rewrite = Rewrite()
-    _fit(rewrite, place, language, sessionize.match([session], parts), rows)
+    _add_differences(rewrite, place, language, sessionize.match([session], parts), rows)
     rewrite.write(connection, tenant_id)
     return True
 
 
-def lead_on(connection: Connection, tenant_id: str, into: Mapping[int, int]) -> None:
-    """Point emptied sessions to those that have their messages now (`{emptied: other}`)."""
+def merge_emptied(connection: Connection, tenant_id: str, into: Mapping[int, int]) -> None:
+    """Merge emptied sessions into those that have their messages now (`{emptied: other}`)."""
     groups: dict[int, list[int]] = {}
     for emptied, other in into.items():
         groups.setdefault(other, []).append(emptied)
@@ -199,7 +199,7 @@ def lead_on(connection: Connection, tenant_id: str, into: Mapping[int, int]) -> 
 
 
 def sessionize_anew(connection: Connection, tenant_id: str, chat_id: str, policy: SessionPolicy) -> None:
-    """Split a chat's sessions again, after the gap has changed; leave what is the same already."""
+    """Split a chat's sessions again after the gap has changed; leave unchanged ones alone."""
     chat = chats.lock(connection, chat_id)
     if chat is None:
         return
@@ -215,20 +215,20 @@ def sessionize_anew(connection: Connection, tenant_id: str, chat_id: str, policy
         # sessions from which retention has removed messages stay as they are
         stored, parts = sessionize.remembered(store.of_key(connection, chat_id, key), parts)
         if parts:
-            _fit(rewrite, (chat_id, key), chat.language, sessionize.match(stored, parts), rows)
+            _add_differences(rewrite, (chat_id, key), chat.language, sessionize.match(stored, parts), rows)
     rewrite.write(connection, tenant_id)
-    # live summaries go before a whole chat's, and perhaps those of all chats
+    # live summaries go first: this may run for every chat
     close_sessions(connection, tenant_id, chat_id, policy, priority=LATER)
 
 
-def _fit(
+def _add_differences(
     rewrite: Rewrite,
     place: tuple[str, str],
     language: str,
     matches: Iterable[sessionize.Match],
     rows: Sequence[tuple[datetime, str, int]],
 ) -> None:
-    """Note the ranges of a chat and session key that differ from what is stored."""
+    """Add the ranges of a session key that differ from the stored sessions."""
     chat_id, session_key = place
     times = [at for at, _, _ in rows]
     for match in matches:

@@ -44,9 +44,9 @@ class Placement:
 
     started_at: datetime
     ended_at: datetime
-    # the stored sessions that it consists of, earliest first; none: it is new
+    # the stored sessions that it consists of, earliest first; empty: it is new
     sessions: tuple[Session, ...]
-    # the new messages in it, as indexes into what was given
+    # indexes of the new messages in it
     arrivals: tuple[int, ...]
 
 
@@ -69,7 +69,7 @@ def place(
 def joined(
     sessions: Sequence[Session], gap: timedelta, closes: Sequence[datetime] = ()
 ) -> list[tuple[Session, ...]]:
-    """Group sessions of two chats that become one there; most are alone.
+    """Group sessions of two joined chats that become one session; most stay alone.
 
     `sessions` are some of the one chat and, of the other, all that lie within `gap` of those.
     """
@@ -78,7 +78,7 @@ def joined(
 
 
 def windows(times: Iterable[datetime], gap: timedelta) -> list[tuple[datetime, datetime]]:
-    """Return the stretches of time within `gap` of any of these times, apart from one another, earliest first.
+    """Return the disjoint stretches of time within `gap` of any of these times, earliest first.
 
     >>> at = lambda minute: datetime(2026, 1, 1, 12, minute)
     >>> stretches = windows([at(50), at(10), at(12)], timedelta(minutes=5))
@@ -99,7 +99,7 @@ Piece = tuple[datetime, datetime, Session | None, int]
 
 
 def _apart(pieces: Iterable[Piece], gap: timedelta) -> list[list[Piece]]:
-    """Group the pieces that arrivals connect; what is stored between groups is not known, so none are joined."""
+    """Group the pieces that arrivals connect; sessions between groups are not known, so no groups are joined."""
     groups: list[list[Piece]] = []
     reached: datetime | None = None
     for start, end, piece in sorted(map(partial(_reach, gap), pieces), key=lambda reach: reach[:2]):
@@ -135,20 +135,20 @@ def _joined(pieces: Iterable[Piece], gap: timedelta, closes: Sequence[datetime])
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
-    """A range that sessions should have, and the stored ones that become it."""
+    """A target range, and the stored sessions that become it."""
 
     range: Range
-    # keeps its id; none: a new session
+    # keeps its id; None: a new session
     session: Session | None
-    # go into it
+    # stored sessions that go into it
     merged: tuple[Session, ...]
 
 
 def match(stored: Sequence[Session], parts: Sequence[Range]) -> list[Match]:
     """Match stored sessions to ranges, after the gap has changed or messages have gone.
 
-    A session goes into the last range that begins by its start, or else the first. Of several in one range
-    the lowest id survives; of a session split in parts the earliest keeps the id. `parts` are ascending, not empty.
+    A session goes into the last range that begins no later than it, or else the first. Of several in one range the
+    lowest id survives; of a session split in parts the earliest keeps the id. `parts` are ascending, not empty.
     """
     into: list[list[Session]] = [[] for _ in parts]
     starts = [part.started_at for part in parts]

@@ -1,8 +1,7 @@
-"""What an operator may do with jobs: list pending and dead ones, replay them, drop them.
+"""List, replay and drop pending and dead jobs, as an operator may.
 
-Arrivals in quarantine are dead letters, too, of the kind `arrival`, and refused payloads, of the kind `payload`. What
-was accepted is never given up: only jobs that make something of messages can be dropped, and payloads, which were not
-accepted.
+Quarantined arrivals (kind `arrival`) and refused payloads (kind `payload`) are dead letters, too. Accepted messages are
+never given up: only jobs that derive data can be dropped, and payloads, which were not accepted.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,9 +32,9 @@ class ListedJob:
     kind: str
     key: str
     state: str
-    # tries that failed or are under way; none: they are not counted, as for an arrival or a payload
+    # failed and running attempts; None: not counted, as for an arrival or a payload
     attempts: int | None
-    # since when it has been dead, or else pending
+    # when it became dead, or else pending
     since: datetime
     pending_since: datetime
     # when it may be tried, or when the lease of its worker ends
@@ -52,7 +51,7 @@ class JobFilter:
     state: str | None = None
     kind: str | None = None
     key: str | None = None
-    # a part of its error's text, ignoring case
+    # a substring of its error, ignoring case
     error: str | None = None
     # in its state for longer than this
     older_than_seconds: float | None = None
@@ -60,10 +59,10 @@ class JobFilter:
 
 @dataclass(frozen=True, kw_only=True)
 class ChangedJobs:
-    """What became of the jobs that were to change."""
+    """The outcome of a replay or a drop."""
 
     items: list[ListedJob]
-    # left as they were: being done right now, changed meanwhile, or not to be given up
+    # unchanged: running now, changed meanwhile, or not to be given up
     left: list[ListedJob]
 
 
@@ -72,7 +71,7 @@ def listing(
 ) -> tuple[list[ListedJob], int]:
     """List the jobs of one tenant that match, oldest first, and count them without the limit.
 
-    With None jobs of all tenants, which needs the maintenance role.
+    None lists the jobs of all tenants, which needs the maintenance role.
     """
     with database.maintenance() if tenant_id is None else database.tenant(tenant_id) as connection:
         rows = job_admin.listing(connection, **asdict(filters), limit=limit)
@@ -81,13 +80,13 @@ def listing(
 
 
 def chat_of(database: Database, item: ListedJob) -> str | None:
-    """Return the chat that a job is about; None if it is about none, or its subject is gone."""
+    """Return a job's chat; None if it has none, or its subject is gone."""
     with database.tenant(item.tenant_id) as connection:
         return job_admin.chat_of(connection, item.kind, item.key)
 
 
 def payload_of(database: Database, item: ListedJob) -> str | None:
-    """Return a refused payload as JSON; None if it is none, or is gone."""
+    """Return a refused payload as JSON; None for another kind of job, or if it is gone."""
     if item.kind != PAYLOAD:
         return None
     with database.tenant(item.tenant_id) as connection:
@@ -97,10 +96,10 @@ def payload_of(database: Database, item: ListedJob) -> str | None:
 def replay(
     database: Database, items: Sequence[ListedJob], enqueue: Callable[[str, str | None], None]
 ) -> ChangedJobs:
-    """Make jobs due at once with all their attempts, dead or not, and let arrivals out of quarantine.
+    """Make jobs due at once with all their attempts again, dead or not, and release arrivals from quarantine.
 
-    Only this revives a chat whose `ingest` was given up. `enqueue(payload, trace id)` queues a refused payload as it
-    came; it is deleted once it is queued, and stays if `enqueue` raises.
+    Only this revives a chat whose `ingest` was given up. `enqueue(payload, trace id)` queues a refused payload
+    unchanged; it is deleted once queued, and stays if `enqueue` raises.
     """
     changed: set[tuple[str, str, str]] = set()
     for tenant_id, kind, keys in _batches(items):
@@ -120,7 +119,7 @@ def replay(
 def _queue_again(
     database: Database, tenant_id: str, keys: Sequence[str], enqueue: Callable[[str, str | None], None]
 ) -> list[str]:
-    """Queue refused payloads, each in a transaction: they may be large; return the keys of those found."""
+    """Queue refused payloads, one per transaction as they may be large; return the keys found."""
     done = []
     for key in keys:
         with database.tenant(tenant_id) as connection:
@@ -131,15 +130,15 @@ def _queue_again(
 
 
 def drop(database: Database, items: Sequence[ListedJob]) -> ChangedJobs:
-    """Give jobs up for good: vectors and summaries stay away until a change or a backfill asks for them.
+    """Give jobs up for good: their vectors and summaries are missing until a change or a backfill enqueues them.
 
-    Sessions that waited for a summary are `failed`, with the reason; backfills are cancelled. What is not
-    `DROPPABLE` is left.
+    Sessions that waited for a summary are `failed`, with the reason; backfills are cancelled. Jobs that are not
+    `DROPPABLE` stay.
     """
     changed: set[tuple[str, str, str]] = set()
     for tenant_id, kind, keys in _batches(item for item in items if item.kind in DROPPABLE):
         with database.tenant(tenant_id) as connection:
-            # the order of locks: what it is about first, the jobs last
+            # lock order: the subject first, the jobs last
             if kind == SUMMARIZE.name:
                 session_ids = [int(key.removeprefix("session:")) for key in keys]
                 job_admin.fail_sessions(connection, session_ids, DROPPED)
@@ -155,7 +154,7 @@ def drop(database: Database, items: Sequence[ListedJob]) -> ChangedJobs:
 
 
 def _release(connection: Connection, tenant_id: str, keys: Sequence[str]) -> list[str]:
-    """Let arrivals out of quarantine, enqueue their chats' placing, and return the keys of those in it."""
+    """Release arrivals from quarantine, enqueue placing in their chats, and return the released keys."""
     released = job_admin.release_arrivals(connection, [int(key.removeprefix("message:")) for key in keys])
     chats = sorted({chat_id for _, chat_id in released})
     jobs.enqueue_all(connection, tenant_id, (NewJob(kind=INGEST.name, key=chat, lane=chat) for chat in chats))
@@ -163,7 +162,7 @@ def _release(connection: Connection, tenant_id: str, keys: Sequence[str]) -> lis
 
 
 def _batches(items: Iterable[ListedJob]) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield `(tenant, kind, keys)` of bounded size, in the order in which rows are locked."""
+    """Yield `(tenant, kind, keys)` of bounded size, in lock order."""
     ordered = sorted(items, key=lambda item: (item.tenant_id, item.kind, item.key))
     for (tenant_id, kind), group in groupby(ordered, key=lambda item: (item.tenant_id, item.kind)):
         for batch in batched(group, ROWS_AT_ONCE):

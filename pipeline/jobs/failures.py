@@ -9,10 +9,10 @@ from schemas.errors import BackscrollError, BudgetSpent, LeaseLost, ProviderUnav
 FIRST_RETRY_SECONDS = 2.0
 LAST_RETRY_SECONDS = 600.0
 OUTAGE_SECONDS = 15.0
-"""How often a provider that is away is asked again, unless it says when; such a try does not count as an attempt."""
+"""Pause before a provider that is down is asked again, unless it names one; such a try does not count as an attempt."""
 MIN_RETRY_AFTER_SECONDS = 1.0
 MAX_RETRY_AFTER_SECONDS = 3600.0
-"""A job that is put off for longer looks again after this: a budget may have been raised."""
+"""A job that is put off for longer is tried after this: a budget may have been raised."""
 MAX_ERROR_CHARS = 500
 
 
@@ -22,12 +22,12 @@ def delay_seconds(error: Exception, attempts: int, jitter: float) -> float:
         return 0.0
     if isinstance(error, ProviderUnavailable | BudgetSpent):
         return outage_seconds(error.retry_after)
-    # Postgres is back when this is written, so that what an outage interrupted need not wait long.
+    # Postgres is back when this is written, so that interrupted jobs need not wait long.
     return backoff_seconds(1 if isinstance(error, Retryable) else attempts, jitter)
 
 
 def backoff_seconds(attempt: int, jitter: float) -> float:
-    """Return the delay after the n-th failed attempt; `jitter` from 0 to 1 spreads what failed together.
+    """Return the delay after the n-th failed attempt; `jitter` from 0 to 1 spreads jobs that failed together.
 
     >>> [backoff_seconds(n, 0.0) for n in (1, 2, 3, 20)]
     [1.0, 2.0, 4.0, 300.0]
@@ -39,7 +39,7 @@ def backoff_seconds(attempt: int, jitter: float) -> float:
 
 
 def outage_seconds(retry_after: float | None) -> float:
-    """Return the delay of a job that waits for a provider or a budget, which may say for how long.
+    """Return the delay of a job that waits for a provider or a budget, which may name it.
 
     >>> [outage_seconds(after) for after in (None, 0.0, 40.0, 50_000.0)]
     [15.0, 1.0, 40.0, 3600.0]
@@ -49,9 +49,9 @@ def outage_seconds(retry_after: float | None) -> float:
 
 
 def reason_of(error: Exception) -> str:
-    """Describe an error in one line, without what somebody said.
+    """Describe an error in one line, without message texts.
 
-    Postgres' errors quote the row after their first line, and those of validation what they were given.
+    Postgres errors quote the row after their first line, and validation errors quote their input.
     """
     if isinstance(error, ValidationError):
         wrong = (f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors())
@@ -64,9 +64,9 @@ def reason_of(error: Exception) -> str:
 
 
 def outline_of(error: Exception) -> str:
-    """Describe an error for those who watch tasks: without values, and without a server's words.
+    """Describe an error for task monitoring, without values or a server's words, which may quote messages.
 
-    These may quote what it was sent. They stand behind a colon; of an error that is not ours, only its name is said.
+    In our own errors these follow a colon; of any other error only the class name is returned.
 
     >>> outline_of(ProviderUnavailable("models.example answered 429: you said “Привет”"))
     'models.example answered 429'

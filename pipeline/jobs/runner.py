@@ -1,9 +1,9 @@
-"""Run jobs: claim due rows of the table `jobs`, have them done, finish, retry or give up.
+"""Run jobs: claim due rows of the table `jobs`, hand them to a handler, then finish, retry or give up.
 
 A change raises `wanted` of a row (kind, key) in its own transaction. A worker claims rows under a lease, does the slow
 part outside any transaction, and finishes in the transaction that saves the result, fenced by the claim's token: a
-worker that was too slow cannot overwrite what its successor did. Losing every queued task costs the time until the
-next sweep.
+worker that was too slow cannot overwrite what its successor did. If every queued task is lost, the next
+sweep finds the jobs.
 """
 
 import random
@@ -29,16 +29,16 @@ from schemas.errors import BudgetSpent, LeaseLost, Permanent, Retryable
 
 log = structlog.get_logger(__name__)
 
-AGAIN_SECONDS = 6 * 3600.0
-"""When a model is asked again that gave no usable answer."""
-AGAIN_ATTEMPTS = 3
+MODEL_RETRY_SECONDS = 6 * 3600.0
+"""Pause before a model is asked again that gave no usable answer."""
+MODEL_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
     """How jobs are claimed."""
 
-    # rows at once
+    # rows claimed at once
     batch: int
     lease_seconds: float
     max_attempts: int
@@ -46,19 +46,19 @@ class Policy:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What one run of a kind did."""
+    """The result of one run of a kind."""
 
     claimed: int = 0
     finished: int = 0
-    # of these: there was nothing to do any more, or it was put off
+    # of these, those that needed no work any more, or were put off
     passed_over: int = 0
     failed: int = 0
-    # why, without what people wrote: how many by reason, the most frequent first
+    # failures by reason, without message texts, the most frequent first
     reasons: Mapping[str, int] = field(default_factory=dict)
-    # nothing was claimed, as something is away: the log says what
+    # nothing was claimed, as a server is down: the log says which
     waits: bool = False
-    # there may be more: the batch was full, somebody had a lock on what was due, or what was done is due again: the
-    # wake-up for that may have come while it was held
+    # more may be due: the batch was full, due rows were locked, or a claimed row was enqueued again, whose wake-up may
+    # have come while it was held
     more: bool = False
     # kinds of jobs that are due now
     follows: frozenset[str] = frozenset()
@@ -76,15 +76,15 @@ def run(
     turns: MutableMapping[str, Turn] | None = None,
     holding: Callable[[Sequence[Claim]], AbstractContextManager[None]] = lambda _: nullcontext(),
 ) -> Outcome:
-    """Claim a batch of a kind and let `handler` do it, tenant by tenant.
+    """Claim a batch of a kind and hand it to `handler`, tenant by tenant.
 
-    `turns` keeps by kind who was served last, so that the next claim starts after them; `holding` is entered while
-    claims are held. What the handler raises releases its claims, to be tried again with a growing delay, or given up
-    when the error is permanent or the attempts are used up. When it fails for several at once, each is done alone, so
-    that one bad row takes no other with it. Tenants whose turn has not come after half of the lease are left for
-    another run. Only errors of the statements here (Postgres is away) are raised.
+    `turns` holds the tenant last served for each kind, so that the next claim starts after it; `holding` is entered
+    while claims are held. An error of the handler releases its claims, to be retried with a growing delay, or given up
+    when the error is permanent or the attempts are used up. A batch that fails is done one by one, so that one bad row
+    does not affect the others. Tenants not reached after half of the lease are left to another run. Raises only errors
+    of its own statements (Postgres is down).
     """
-    takes_abandoned = suspects.begin(policy.lease_seconds)
+    takes_abandoned = suspects.acquire(policy.lease_seconds)
     try:
         with database.maintenance() as connection:
             claimed = store_claims.claim(
@@ -100,16 +100,16 @@ def run(
             turns[kind] = claimed.turn
         claims = [*claimed.rows]
         if takes_abandoned and not any(claim.abandoned for claim in claims):
-            suspects.end()
+            suspects.release()
             takes_abandoned = False
-        # tenants with few rows go first: a tenant's flood fills the batch, and takes long
+        # tenants with few rows go first: one tenant's flood may fill the batch and take long
         share = Counter(claim.tenant_id for claim in claims)
         claims.sort(key=lambda c: (share[c.tenant_id], c.tenant_id, c.priority, c.key))
         with holding(claims):
             done = _do_all(database, kind, claims, handler, policy)
     finally:
         if takes_abandoned:
-            suspects.end()
+            suspects.release()
     return replace(done, more=claimed.more or done.more)
 
 
@@ -126,10 +126,10 @@ def _do_all(
         try:
             follows |= _do(database, list(group), handler, policy)
         except BaseException:
-            # The process is being stopped: what it held goes back, untried.
-            give_back(database, claims)
+            # The process is being stopped: its claims are released untried.
+            release_untried(database, claims)
             raise
-    give_back(database, left)
+    release_untried(database, left)
     reasons = Counter(claim.failures[0] for claim in claims if claim.failures)
     failed = reasons.total()
     passed_over = sum(bool(claim.passed_over) and not claim.failures for claim in claims)
@@ -155,11 +155,11 @@ def _do_all(
 
 
 def _do(database: Database, claims: Sequence[Claim], handler: Handler, policy: Policy) -> Set[str]:
-    """Let the handler do one tenant's claims; return the kinds due now."""
+    """Run the handler on one tenant's claims; return the kinds due now."""
     try:
         return handler(claims[0].tenant_id, claims)
     except Exception as error:  # noqa: BLE001 - every failure becomes the row's own record
-        # An outage befalls all of them alike.
+        # An outage affects all of them alike.
         if len(claims) > 1 and not isinstance(error, Retryable):
             with database.maintenance() as connection:
                 left = jobs.still_held(connection, claims)
@@ -172,33 +172,33 @@ def _do(database: Database, claims: Sequence[Claim], handler: Handler, policy: P
 
 
 def renew(database: Database, claim: Claim, lease_seconds: float) -> None:
-    """Let a claim's lease begin anew, between two parts of its work. Raises `LeaseLost` if it is no longer ours."""
+    """Renew a claim's lease between two parts of its work. Raises `LeaseLost` if another worker may hold it."""
     with database.tenant(claim.tenant_id) as connection:
         jobs.renew(connection, claim, lease_seconds)
 
 
 def fail(claim: Claim, error: Exception) -> str:
-    """Note that a claim has failed, whatever becomes of it; return why."""
+    """Record that a claim has failed, whether or not it is retried; return the reason."""
     claim.failures.append(failures.outline_of(error))
     return failures.reason_of(error)
 
 
 def pass_over(claim: Claim) -> None:
-    """Note that nothing was made of a claim, and nothing is wrong."""
+    """Record that a claim needed no work or was put off, which is no failure."""
     claim.passed_over.append(None)
 
 
 def finish_with_fallback(connection: Connection, claim: Claim, failure: Exception | None) -> None:
-    """Finish a claim, or keep it for a few more tries of the model if `failure` says why its answer is missing."""
-    if failure is None or claim.attempts >= AGAIN_ATTEMPTS:
+    """Finish a claim, or retry it a few times if `failure` says why the model's answer is missing."""
+    if failure is None or claim.attempts >= MODEL_ATTEMPTS:
         jobs.finish(connection, [claim])
     else:
         budget_in = failure.retry_after if isinstance(failure, BudgetSpent) else 0.0
-        jobs.do_again(connection, claim, delay_seconds=max(AGAIN_SECONDS, budget_in))
+        jobs.do_again(connection, claim, delay_seconds=max(MODEL_RETRY_SECONDS, budget_in))
 
 
 def give_up(connection: Connection, claim: Claim, error: Permanent) -> None:
-    """Make a dead letter of a claim that no retry would help; what was wanted anew meanwhile is due instead.
+    """Make a dead letter of a claim that no retry would help; if it was enqueued again meanwhile, it is due instead.
 
     Raises `LeaseLost` as `finish` does.
     """
@@ -208,7 +208,7 @@ def give_up(connection: Connection, claim: Claim, error: Permanent) -> None:
     counters.add(connection, claim.tenant_id, {f"{claim.kind}_failures": 1, f"{claim.kind}_dead": 1})
 
 
-def give_back(database: Database, claims: Sequence[Claim]) -> None:
+def release_untried(database: Database, claims: Sequence[Claim]) -> None:
     """Release claims that were not tried: they are due at once."""
     if claims:
         with database.maintenance() as connection:
@@ -220,9 +220,9 @@ def _traces(claims: Iterable[Claim]) -> list[str]:
 
 
 def _release(database: Database, claims: Sequence[Claim], error: Exception, policy: Policy) -> None:
-    """Record a failure on its rows and say when they are tried again, if ever."""
+    """Record a failure on its rows, and schedule their retry or give them up."""
     kind = claims[0].kind
-    # An outage (Postgres, a provider) and a lost lease are not the row's own doing.
+    # An outage (Postgres, a provider) and a lost lease are not the row's fault.
     counts = not isinstance(error, Retryable)
     dead = isinstance(error, Permanent)
     delay = failures.delay_seconds(error, claims[0].attempts, random.random())  # noqa: S311
@@ -252,6 +252,6 @@ def _release(database: Database, claims: Sequence[Claim], error: Exception, poli
             max_attempts=policy.max_attempts,
         )
     with database.tenant(claims[0].tenant_id) as connection:
-        # to wait for a budget, or to come too late, is no failure
+        # waiting for a budget and losing a lease are no failures
         failed = 0 if isinstance(error, BudgetSpent | LeaseLost) else len(claims)
         counters.add(connection, claims[0].tenant_id, {f"{kind}_failures": failed, f"{kind}_dead": given_up})

@@ -1,7 +1,7 @@
-"""Let a process retry one claim at a time of jobs whose worker died: each may kill the threads beside it as well.
+"""Retry jobs whose worker died one at a time in each process, as each may kill the threads beside it.
 
-Jobs that were under way together when their process died become due together. Claims of them that are retried beside
-each other would bring each other down, and an innocent job be given up with the one that kills.
+Jobs that ran together when their process died become due together. Retried side by side they would die together again,
+and innocent jobs would be given up with the fatal one.
 """
 
 from threading import Lock
@@ -11,17 +11,17 @@ _lock = Lock()
 _until = 0.0
 
 
-def begin(seconds: float) -> bool:
-    """Tell whether such a claim may be made now; then no other may in this process for `seconds`, or until `end`."""
+def acquire(seconds: float) -> bool:
+    """Return whether an abandoned job may be claimed now; if so, block others for `seconds`, or until `release`."""
     global _until
     with _lock:
-        may = monotonic() >= _until
-        if may:
+        is_free = monotonic() >= _until
+        if is_free:
             _until = monotonic() + seconds
-        return may
+        return is_free
 
 
-def end() -> None:
-    """Let the next such claim be made."""
+def release() -> None:
+    """Let the next abandoned job be claimed."""
     global _until
     _until = 0.0

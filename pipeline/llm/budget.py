@@ -27,7 +27,7 @@ class Budget:
     def check(self, spent: Spent, *, cost: float | None, tokens: int) -> None:
         """Check a call of estimated cost and tokens against what was spent today.
 
-        Raises `BudgetSpent` until the next day, and `ProviderRejected` for a call that is more than a whole day's.
+        Raises `BudgetSpent` until the next day, and `ProviderRejected` for a call that exceeds a whole day's budget.
         """
         budgets = (
             (self.cost, cost or 0.0, spent.cost, "LLM_DAILY_BUDGET", "${:.4f}"),
@@ -49,7 +49,7 @@ class Budget:
 def reserve(
     connection: Connection, tenant_id: str, budget: Budget, *, cost: float | None, tokens: int
 ) -> None:
-    """Check a tenant's budget for a call that the same transaction notes. Raises as `Budget.check` does."""
+    """Check a tenant's budget for a call that the same transaction records. Raises as `Budget.check` does."""
     if budget.cost is None and budget.tokens is None:
         return
     llm_calls.lock_budget(connection, tenant_id)

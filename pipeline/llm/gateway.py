@@ -1,7 +1,6 @@
 """The one way to a language model: every call goes through here, whatever it is for.
 
-It keeps answers that were paid for, refuses what a budget does not allow, limits the rate over all workers, and notes
-what every call has cost.
+It keeps paid answers, enforces budgets, limits the rate over all workers, and records what every call has cost.
 """
 
 import time
@@ -25,11 +24,11 @@ from schemas.errors import ProviderFailed, ProviderUnavailable, Retryable, Setti
 from schemas.settings import Settings
 
 WAIT_SECONDS = 10.0
-"""How long a call waits for its turn, of at most a quarter of its time; then it is to be tried again later."""
+"""Longest wait for a call's turn, and at most a quarter of its timeout; then the call must be retried later."""
 HURRY_SHARE = 0.7
-"""A call without a job has little time, and somebody waits: one that took most of it says nothing of the provider."""
+"""A failed call without a job that used this share of its short timeout says nothing about the provider."""
 SAVING_SECONDS = 20.0
-"""How long the end of a call waits to be noted: Postgres may be away, or the chat locked."""
+"""How long to retry recording the end of a call: Postgres may be down, or the chat locked."""
 SAVING_PAUSE_SECONDS = 0.5
 
 
@@ -41,7 +40,7 @@ class Call:
     chat_id: str
     # `summary`, `extract`, `repair`, `hyde`, …: a row of `backscroll cost` for each
     purpose: str
-    # the job that it is made for, whose next try finds the answer; none: the answer is not kept
+    # the job that it is made for, whose next attempt finds the answer; None: the answer is not kept
     claim: Claim | None = None
 
 
@@ -79,8 +78,8 @@ class Gateway:
         """Return the model's answer, within `timeout_seconds` in all; no transaction may be open meanwhile.
 
         Raises `ProviderUnavailable`, `ProviderFailed` or `ProviderRejected` as the client does; `ProviderUnavailable`
-        also while it is not to be asked, and `ProviderFailed` also when it answers others and not this prompt.
-        Raises `BudgetSpent`, and `LeaseLost` when the call's job is no longer ours.
+        also while the provider is paused, and `ProviderFailed` also when it answers other prompts but not this one.
+        Raises `BudgetSpent`, and `LeaseLost` when the call's job has lost its lease.
         """
         started = monotonic()
         begun = self._begin(call, prompt, timeout_seconds)
@@ -94,11 +93,11 @@ class Gateway:
         except Exception as error:
             seconds = monotonic() - at
             hurried = left <= 0 or (call.claim is None and seconds > HURRY_SHARE * timeout_seconds)
-            if self._save(entry, self._noting_failure(entry, ticket, error, seconds, hurried=hurried)):
+            if self._save(entry, self._failure_recorder(entry, ticket, error, seconds, hurried=hurried)):
                 raise ProviderFailed(f"this prompt is not answered: {error}") from error
             raise
         completion = ledger.as_kept(completion, entry)
-        self._save(entry, self._noting_answer(entry, ticket, completion, monotonic() - at))
+        self._save(entry, self._answer_recorder(entry, ticket, completion, monotonic() - at))
         return completion
 
     def _ask(self, prompt: Prompt, seconds: float) -> Completion:
@@ -107,7 +106,7 @@ class Gateway:
         return self._client.complete(prompt, timeout_seconds=seconds)
 
     def _begin(self, call: Call, prompt: Prompt, timeout_seconds: float) -> tuple[Entry, Ticket] | Completion:
-        """Note a call that is made now, waiting for its turn, or return the answer that was kept."""
+        """Wait for the call's turn and record that it is made now, or return the answer kept from before."""
         entry = ledger.entry_of(self._client, prompt, self._prices, **vars(call))
         latest = monotonic() + min(WAIT_SECONDS, timeout_seconds / 4)
         while True:
@@ -122,44 +121,44 @@ class Gateway:
                     timeout_seconds=timeout_seconds,
                 )
                 if isinstance(admitted, Ticket):
-                    return ledger.begin(connection, entry, self._budget), admitted
+                    return ledger.record_start(connection, entry, self._budget), admitted
             if admitted.stopped or monotonic() + admitted.seconds > latest:
                 raise ProviderUnavailable(admitted.reason, retry_after=admitted.retry_after)
             time.sleep(admitted.seconds)
 
-    def _noting_answer(
+    def _answer_recorder(
         self, entry: Entry, ticket: Ticket, completion: Completion, seconds: float
     ) -> Callable[[Connection], bool]:
-        def note(connection: Connection) -> bool:
-            ledger.end_answered(connection, entry, completion, self._prices, seconds)
+        def record(connection: Connection) -> bool:
+            ledger.record_answer(connection, entry, completion, self._prices, seconds)
             used = completion.input_tokens + completion.output_tokens
             limits.leave(connection, ticket, self._limits, answered=True, tokens=used)
             return False
 
-        return note
+        return record
 
-    def _noting_failure(
+    def _failure_recorder(
         self, entry: Entry, ticket: Ticket, error: Exception, seconds: float, *, hurried: bool
     ) -> Callable[[Connection], bool]:
-        def note(connection: Connection) -> bool:
-            ledger.end_failed(connection, entry, error, seconds)
+        def record(connection: Connection) -> bool:
+            ledger.record_failure(connection, entry, error, seconds)
             unavailable = isinstance(error, ProviderUnavailable)
             after = error.retry_after if isinstance(error, ProviderUnavailable) else None
             answered = None if unavailable and after is None and hurried else not unavailable
             limits.leave(connection, ticket, self._limits, answered=answered, retry_after=after)
-            # who says when to come again does not mean the prompt
+            # a provider that names a retry time does not blame the prompt
             return unavailable and after is None and llm_calls.is_to_blame(connection, entry)
 
-        return note
+        return record
 
-    def _save(self, entry: Entry, note: Callable[[Connection], bool]) -> bool:
-        """Note how a call has ended, trying again while Postgres cannot; return what the note says."""
-        # without a job there is no answer to lose, and somebody waits for it
+    def _save(self, entry: Entry, record: Callable[[Connection], bool]) -> bool:
+        """Record how a call has ended, retrying while Postgres is down; return what the recorder returns."""
+        # without a job no kept answer is lost, and somebody waits for the reply
         latest = monotonic() + (SAVING_SECONDS if entry.claim is not None else 0)
         while True:
             try:
                 with self._database.tenant(entry.tenant_id) as connection:
-                    return note(connection)
+                    return record(connection)
             except Retryable:
                 if monotonic() > latest:
                     raise

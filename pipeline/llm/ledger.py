@@ -1,7 +1,7 @@
-"""What calls to language models were for, what they cost, and the answers kept until they are made use of.
+"""Record calls to language models with their purpose and cost, and keep the answers until they are used.
 
-A call is noted before it is made, with estimates that the budget counts, and again when it has ended. The answer is
-kept in that second transaction: a worker that dies before it has saved its summary leaves it to the next try.
+A call is recorded before it is made, with estimates that count against the budget, and again when it has ended. The
+second transaction keeps the answer: if a worker dies before it has saved its summary, the next attempt finds it.
 """
 
 import json
@@ -36,7 +36,7 @@ def entry_of(
     purpose: str,
     claim: Claim | None,
 ) -> Entry:
-    """Return the entry of a call that is to be made, with estimates."""
+    """Return the entry of a planned call, with estimates."""
     input_tokens = sum(tokens.estimate(part) for part in (prompt.system, *prompt.turns, _schema(prompt)))
     return Entry(
         tenant_id=tenant_id,
@@ -63,7 +63,7 @@ def _schema(prompt: Prompt) -> str:
 
 
 def as_kept(completion: Completion, entry: Entry) -> Completion:
-    """Return an answer as it can be stored, with estimates of its tokens if the provider does not count them."""
+    """Return an answer in storable form, with estimates of its tokens if the provider does not count them."""
     answered = clean_text(completion.text)
     if completion.input_tokens or completion.output_tokens:
         return replace(completion, text=answered)
@@ -76,9 +76,9 @@ def as_kept(completion: Completion, entry: Entry) -> Completion:
 
 
 def find_answer(connection: Connection, entry: Entry) -> Completion | None:
-    """Return the answer that was kept for a call, and note that it is reused.
+    """Return the answer kept for a call, and record that it is reused.
 
-    Raises `LeaseLost` when the call's job is no longer ours: its result would be dropped.
+    Raises `LeaseLost` when the call's job has lost its lease: its result would be dropped.
     """
     if entry.claim is None:
         return None
@@ -90,20 +90,20 @@ def find_answer(connection: Connection, entry: Entry) -> Completion | None:
     return answer and Completion(**answer._asdict())
 
 
-def begin(connection: Connection, entry: Entry, budget: Budget) -> Entry:
-    """Note a call that is about to be made. Raises `BudgetSpent` and `ProviderRejected` as `Budget.check` does."""
+def record_start(connection: Connection, entry: Entry, budget: Budget) -> Entry:
+    """Record a call that is about to be made. Raises `BudgetSpent` and `ProviderRejected` as `Budget.check` does."""
     chats.ensure_tenant(connection, entry.tenant_id)
     total = entry.input_tokens + entry.output_tokens
     reserve(connection, entry.tenant_id, budget, cost=entry.cost, tokens=total)
     return llm_calls.insert(connection, entry)
 
 
-def end_answered(
+def record_answer(
     connection: Connection, entry: Entry, completion: Completion, prices: Prices, seconds: float
 ) -> None:
-    """Note an answer and what it cost, and keep it for the call's job if that is still ours.
+    """Record an answer and its cost, and keep it for the call's job if that still holds its lease.
 
-    The chat is locked first, as by whoever erases something of it and then fences its jobs.
+    The chat is locked first, as by an erasure in it, which then fences the chat's jobs.
     """
     read, written = completion.input_tokens, completion.output_tokens
     cost = prices.cost(entry.model, read, written)
@@ -119,8 +119,8 @@ def end_answered(
     counters.add(connection, entry.tenant_id, {"model_calls": 1, "model_seconds": seconds, **spent})
 
 
-def end_failed(connection: Connection, entry: Entry, error: Exception, seconds: float) -> None:
-    """Note that a call has failed; nothing is known of what it cost."""
+def record_failure(connection: Connection, entry: Entry, error: Exception, seconds: float) -> None:
+    """Record that a call has failed; its cost is unknown."""
     outcome = "failed"
     if isinstance(error, ProviderUnavailable):
         outcome = "unavailable"
@@ -132,7 +132,7 @@ def end_failed(connection: Connection, entry: Entry, error: Exception, seconds: 
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingCall:
-    """What a server of embeddings was asked."""
+    """A call to an embedding server."""
 
     model: str
     # its host and port
@@ -143,8 +143,8 @@ class EmbeddingCall:
     answered: bool
 
 
-def note_embedding(database: Database, tenant_id: str, call: EmbeddingCall, prices: Prices) -> None:
-    """Note what a server was asked to embed, and what it cost."""
+def record_embedding(database: Database, tenant_id: str, call: EmbeddingCall, prices: Prices) -> None:
+    """Record a call to an embedding server, and its cost."""
     tokens = call.tokens if call.answered else 0
     cost = prices.cost(call.model, tokens, 0)
     entry = Entry(

@@ -1,8 +1,8 @@
-"""Limits of a model's provider that all workers share: calls at once, rates, and a circuit breaker.
+"""Limits of a model provider that all workers share: concurrent calls, rates, and a circuit breaker.
 
-What is known of a provider is a row in Postgres. `enter` before a call and `leave` after it are parts of short
-transactions; none is open during the call. When a provider does not answer several calls in a row, or says when it may
-be asked again, nobody calls it until then; one call tries first, and the others follow if it is answered.
+A provider's state is a row in Postgres. `enter` before a call and `leave` after it are parts of short transactions;
+none is open during the call. A provider that leaves several calls in a row unanswered, or names a retry time, is
+paused; then one call probes it, and the others follow if it answers.
 """
 
 from dataclasses import dataclass, replace
@@ -16,25 +16,25 @@ from pipeline.store.models import llm_limits as store
 from pipeline.store.models.llm_limits import Provider
 from schemas.settings import Settings
 
-FAILURES = 5
-"""Calls without an answer in a row, over all workers, after which nobody calls a provider for a while."""
+FAILURES_BEFORE_PAUSE = 5
+"""Unanswered calls in a row, over all workers, after which a provider is paused."""
 FIRST_STOP_SECONDS = 15.0
 LAST_STOP_SECONDS = 600.0
 MAX_RETRY_AFTER_SECONDS = 3600.0
-"""A provider that asks for more is asked again after this."""
+"""A provider that names a longer pause is called again after this."""
 BURST_SECONDS = 6.0
-"""A provider may be asked at once for what the rate permits in this time, and so a tenth more in a minute."""
+"""A burst may use what the rate permits in this time, and so a tenth more in a minute."""
 POLL_SECONDS = 0.25
-"""How often to look for a call to end when as many are being made as may be."""
+"""How often to check for a free slot when all concurrent calls are in use."""
 BUSY_SECONDS = 5.0
-"""When to try again what has found no place among the calls that are being made."""
+"""Delay before a call is retried that found no free slot."""
 MARGIN = timedelta(seconds=10)
 """Added to a call's timeout for what goes before and after it; only a killed worker's slot lasts so long."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How much a provider is asked, by all workers together; None: no limit."""
+    """Limits on the calls to a provider, over all workers; None: no limit."""
 
     concurrent: int | None = None
     requests_per_minute: int | None = None
@@ -55,10 +55,10 @@ class Wait:
     """Why a provider may not be asked now."""
 
     reason: str
-    # when to look again, and what to tell whoever does not wait
+    # when to check again, and the retry time for a caller that does not wait
     seconds: float
     retry_after: float
-    # not worth waiting for: it will take long
+    # the provider is paused, so that waiting is not worth it
     stopped: bool = False
 
 
@@ -77,7 +77,7 @@ class Ticket:
 def admit(
     state: Provider, limits: Limits, now: datetime, *, tokens: int, in_use: int, expires_at: datetime
 ) -> Provider | Wait:
-    """Return a provider with one call more, which ends by `expires_at`, or why it may not be asked now."""
+    """Return a provider's state with one more call, which ends by `expires_at`, or why it may not be called now."""
     if state.stopped_until is not None:
         if now < state.stopped_until:
             left = (state.stopped_until - now).total_seconds()
@@ -111,12 +111,12 @@ def _seconds_left(until: datetime | None, now: datetime) -> float:
 
 
 def _used(until: datetime | None, now: datetime, amount: int, per_minute: int | None) -> datetime | None:
-    """Return when what was used so far, and this amount, are used up at the permitted rate."""
+    """Return when the amount used so far and this one are used up at the permitted rate."""
     return None if per_minute is None else max(until or now, now) + timedelta(minutes=amount / per_minute)
 
 
 def after_answer(state: Provider, at: datetime, *, more_tokens: int, limits: Limits) -> Provider:
-    """Return a provider after an answer to a call that began `at`, with the tokens that it took beside the estimate."""
+    """Return a provider's state after an answer to a call that began `at` and took `more_tokens` above the estimate."""
     if state.tokens_until is not None and limits.tokens_per_minute is not None:
         late = timedelta(minutes=more_tokens / limits.tokens_per_minute)
         state = replace(state, tokens_until=state.tokens_until + late)
@@ -126,16 +126,16 @@ def after_answer(state: Provider, at: datetime, *, more_tokens: int, limits: Lim
 
 
 def after_failure(state: Provider, at: datetime, now: datetime, retry_after: float | None) -> Provider:
-    """Return a provider after a call that began `at` and was not answered."""
+    """Return a provider's state after a call that began `at` and was not answered."""
     pause = min(retry_after or 0.0, MAX_RETRY_AFTER_SECONDS)
     if _is_older(state, at):
-        # it was made before the others were stopped, and says nothing new but when to try again
+        # it began before the pause, so its only news is the retry time
         until = max(state.stopped_until or now, now + timedelta(seconds=pause))
         return replace(state, stopped_until=until) if pause else state
     failures = state.failures + 1
-    seconds = stop_seconds(state.stops) if failures >= FAILURES else 0.0
+    seconds = stop_seconds(state.stops) if failures >= FAILURES_BEFORE_PAUSE else 0.0
     if state.stopped_at is not None:
-        # the call that tried whether it answers again
+        # this was the probe
         seconds = stop_seconds(state.stops)
     seconds = max(seconds, pause)
     if not seconds:
@@ -155,7 +155,7 @@ def _is_older(state: Provider, at: datetime) -> bool:
 
 
 def stop_seconds(stops: int) -> float:
-    """Return how long nobody calls a provider that was stopped this often before without an answer since.
+    """Return how long to pause a provider after `stops` pauses without an answer since.
 
     >>> [stop_seconds(n) for n in (0, 1, 2, 20)]
     [15.0, 30.0, 60.0, 600.0]
@@ -166,7 +166,7 @@ def stop_seconds(stops: int) -> float:
 def enter(
     connection: Connection, provider: str, limits: Limits, *, tokens: int, timeout_seconds: float
 ) -> Ticket | Wait:
-    """Note a call of about `tokens` that is to be made now, or return why it may not; commit before making it."""
+    """Reserve a call of about `tokens`, or return why it may not be made now; commit before making it."""
     state = store.lock(connection, provider)
     now = chats.clock(connection)
     expires_at = now + timedelta(seconds=timeout_seconds) + MARGIN
@@ -188,14 +188,14 @@ def leave(
     tokens: int = 0,
     retry_after: float | None = None,
 ) -> None:
-    """Note that a call has ended, the last thing in its transaction: with an answer of `tokens`, or without.
+    """Release a call that has ended, last in its transaction: with an answer of `tokens`, or without.
 
-    None: whether the provider answers is not known, as there was too little time for it.
+    `answered` is None if the call had too little time to tell whether the provider answers.
     """
     store.free_slot(connection, ticket.slot)
     state = store.lock(connection, ticket.provider)
     if answered is None:
-        # if this was the call that tries, another one may
+        # if this was the probe, another call may be
         state = replace(state, probe_until=None)
     elif answered:
         state = after_answer(state, ticket.at, more_tokens=tokens - ticket.tokens, limits=limits)

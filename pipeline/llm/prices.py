@@ -1,4 +1,4 @@
-"""What models cost: a table of prices that a file may override."""
+"""Prices of models: a table that a file may override."""
 
 import re
 import tomllib
@@ -17,7 +17,7 @@ from schemas.errors import SettingsError
 Dollars = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 
 MILLION = 1_000_000
-# A model's version, as in gpt-4.1-mini-2025-04-14: it costs what the model does.
+# A model's version, as in gpt-4.1-mini-2025-04-14: every version has the model's price.
 _VERSION = re.compile(r"-\d{4}-\d{2}-\d{2}$")
 
 
@@ -34,7 +34,7 @@ _table = TypeAdapter(dict[str, Price])
 
 @dataclass(frozen=True, kw_only=True)
 class Prices:
-    """What models cost."""
+    """Prices by model."""
 
     by_model: Mapping[str, Price]
 
@@ -43,7 +43,7 @@ class Prices:
         return self._price(model) is not None
 
     def cost(self, model: str, input_tokens: float, output_tokens: float) -> float | None:
-        """Return what a call costs in US dollars; None: the model's price is not known."""
+        """Return a call's cost in US dollars; None: the model's price is not known."""
         price = self._price(model)
         if price is None:
             return None

@@ -1,6 +1,6 @@
-"""Revise what is believed about one owner after a session states something, or no longer does.
+"""Revise the memories of one owner after a session states something, or no longer does.
 
-What is written by hand is changed by `pipeline.memories.manual_changes`.
+`pipeline.memories.manual_changes` makes changes by hand.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -33,8 +33,8 @@ def revise(
 ) -> list[UUID]:
     """Add facts about an owner, and return the memories to embed.
 
-    Memories in `again` have lost evidence, or are about something else now; one without evidence is deleted, with what
-    was derived from it. Unrelated memories stay as they are.
+    Memories in `again` have lost evidence, or are about something else now; one without evidence is deleted, with
+    data derived from it. Unrelated memories stay unchanged.
     """
     person = owner.user_id and identities.user_of(connection, owner.user_id)
     learned.lock_owner(connection, tenant_id, person or owner.agent_id or owner.chat_id or "")
@@ -43,7 +43,7 @@ def revise(
     new: dict[Statement, LearnedFact] = {}
     for fact in facts:
         new[_as_statement(fact, [*known.values(), *new])] = fact
-    rows = {memory: everything[memory] for memory in _concerned(known, new, again)}
+    rows = {memory: everything[memory] for memory in _affected(known, new, again)}
     evidence = store.of_memories(connection, [row.id for row in rows.values() if row.learned_by])
     statements = [_statement(item, rows[item.memory_id]) for item in evidence if item.memory_id]
     statements += [known[row.id] for row in rows.values() if not row.learned_by]
@@ -61,7 +61,7 @@ def revise(
         for statement in memory.statements
         if statement in new
         for replaced in new[statement].fact.replaces
-        # of two people of one name neither replaces what the other has said
+        # people of the same name do not replace each other's facts
         if replaced in everything and replaced != ids[place]
     )
     learned.supersede(connection, tenant_id, by_model)
@@ -74,10 +74,10 @@ def revise(
     return changed
 
 
-def _concerned(
+def _affected(
     known: Mapping[UUID, Statement], new: Iterable[Statement], again: Collection[UUID]
 ) -> list[UUID]:
-    """Return the memories that new statements may repeat or contradict, and those to check again with their rivals."""
+    """Return memories that new statements may repeat or contradict, and those to check `again` with their rivals."""
     attributes = {s.attribute for s in new} | {known[s].attribute for s in again if s in known}
     loose = [statement for statement in new if not statement.attribute]
     return [
@@ -120,7 +120,7 @@ def _as_statement(learned_fact: LearnedFact, known: Iterable[Statement]) -> Stat
     fact, evidence = learned_fact.fact, learned_fact.evidence
     denies = is_denial(fact.value)
     alike = beliefs.repeats(fact.content, (s for s in known if is_denial(s.value) == denies))
-    # of the same attribute the value decides: "the exam is on Friday" is nearly "the exam is on Monday"
+    # within one attribute the value decides: "the exam is on Friday" is nearly "the exam is on Monday"
     if alike is not None and alike.attribute not in {"", fact.attribute}:
         attribute, value = alike.attribute, alike.value
     else:
@@ -141,4 +141,4 @@ def _drop(connection: Connection, tenant_id: str, ids: Sequence[UUID]) -> None:
     """Delete memories without evidence, and what was derived from them."""
     if ids:
         gone = store_derived.drop(connection, tenant_id, ids)
-        derived.take_back_memories(connection, tenant_id, gone)
+        derived.remove_with_memories(connection, tenant_id, gone)

@@ -1,11 +1,11 @@
-"""Decide which memories a person's statements make, and which supersede which, whatever order they came in. Pure.
+"""Decide which memories a person's statements make, and which supersede which, in whatever order they came. Pure.
 
 A statement is what one session says of somebody. Statements with the same attribute are one history: a run of equal
-values is a memory, which every later run supersedes, but one that denies another value (`not lisbon`). Statements
+values is a memory, superseded by every later run except one that denies another value (`not lisbon`). Statements
 without an attribute contradict nothing; those that say nearly the same are one memory.
 
-What was said in one chat keeps that chat's words: statements of two chats are one memory only if they are equal word
-for word and in their dates, so that nobody reads what was said elsewhere.
+A memory keeps its chat's words: statements of two chats are one memory only if their words and dates are equal, so that
+nobody reads the words of another chat.
 """
 
 from collections import Counter
@@ -21,18 +21,18 @@ from schemas.memory.facts import denies_another
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """What one session says, or a memory written by hand."""
+    """A statement of one session, or a memory written by hand."""
 
-    # the memory that it belongs to so far, if any
+    # the memory that it belongs to already, if any
     memory_id: UUID | None
-    # none: written by hand, so that it stays a memory of its own
+    # None: written by hand, so that it stays a memory of its own
     session_id: int | None
     chat_id: str | None
     said_at: datetime
     content: str
     attribute: str = ""
     value: str = ""
-    # since when and until when, as far as it says so
+    # since when and until when it holds, if stated
     holds: tuple[datetime | None, datetime | None] = (None, None)
 
     @property
@@ -42,7 +42,7 @@ class Statement:
 
     @cached_property
     def gist(self) -> Gist:
-        """What it says, in the form that is compared."""
+        """Its content in the form that is compared."""
         return Gist.of(self.content)
 
 
@@ -50,10 +50,10 @@ class Statement:
 class Believed:
     """A memory, and the statements that it rests on, by their time."""
 
-    # none: a new one
+    # None: a new one
     memory_id: UUID | None
     statements: tuple[Statement, ...]
-    # the places in the same list of those that supersede it
+    # indexes, in the same list, of the memories that supersede it
     superseded_by: tuple[int, ...] = ()
 
 
@@ -62,7 +62,7 @@ def believed(
 ) -> list[Believed]:
     """Return the memories that one person's statements make.
 
-    A `retracted` memory is believed again only if it is said again after that time.
+    A `retracted` memory is believed again only if it is stated again after that time.
     """
     retracted = retracted or {}
     memories: list[Believed] = []
@@ -75,7 +75,7 @@ def believed(
             places.append(list(range(len(memories), len(memories) + len(parts))))
             memories += [Believed(memory_id=_identity(part, used), statements=tuple(part)) for part in parts]
         for number, earlier in enumerate(places):
-            # by all that is later: of them some may not be shown somewhere, or be gone one day
+            # by every later one: some may be hidden in a chat, or be deleted one day
             later = tuple(
                 place
                 for run, later_places in zip(runs[number + 1 :], places[number + 1 :], strict=True)
@@ -88,7 +88,7 @@ def believed(
 
 
 def repeats(content: str, known: Iterable[Statement]) -> Statement | None:
-    """Return the latest known statement that says nearly the same, whatever attribute it has."""
+    """Return the latest known statement that says nearly the same, whatever its attribute."""
     gist = Gist.of(content)
     alike = [statement for statement in known if gist.is_that_of(statement.gist)]
     return max(alike, key=_order, default=None)
@@ -101,7 +101,7 @@ def _order(statement: Statement) -> tuple[datetime, int, str]:
 def _histories(statements: Iterable[Statement]) -> list[list[Statement]]:
     """Group statements that may be one memory or supersede each other, each group by time.
 
-    Those without an attribute that are one memory already stay together; only others are compared.
+    Statements of one memory stay together; only new ones without an attribute are compared.
     """
     groups: dict[object, list[Statement]] = {}
     loose = []
@@ -128,14 +128,14 @@ def _is_alike(one: Statement, other: Statement) -> bool:
 
 
 def _may_share(one: Statement, other: Statement) -> bool:
-    """Tell whether everybody who may see one may see the other; what is written by hand without a chat all may see."""
+    """Tell whether all who may see one may see the other; everybody may see manual ones without a chat."""
     return one.chat_id == other.chat_id or any(
         statement.is_fixed and statement.chat_id is None for statement in (one, other)
     )
 
 
 def _runs(history: Sequence[Statement], retracted: Mapping[UUID, datetime]) -> list[list[Statement]]:
-    """Cut a history where its value changes, and where a memory of it was retracted."""
+    """Cut a history where its value changes, and where one of its memories was retracted."""
     runs: list[list[Statement]] = []
     breaks = sorted((at, s.value) for s in history if s.memory_id and (at := retracted.get(s.memory_id)))
     for statement in history:
@@ -151,7 +151,7 @@ def _runs(history: Sequence[Statement], retracted: Mapping[UUID, datetime]) -> l
 
 
 def _parts(run: Sequence[Statement]) -> list[list[Statement]]:
-    """Divide a run into memories: by chat, equal words together; one written by hand takes what repeats it."""
+    """Divide a run into memories: by chat, equal words together; a manual one absorbs those that repeat it."""
     parts: list[list[Statement]] = []
     for statement in sorted(run, key=lambda statement: not statement.is_fixed):
         for part in () if statement.is_fixed else parts:
@@ -166,13 +166,13 @@ def _parts(run: Sequence[Statement]) -> list[list[Statement]]:
 
 
 def _identity(part: Sequence[Statement], used: set[UUID]) -> UUID | None:
-    """Return the memory that most of these statements belong to, if no other has it."""
+    """Return the memory that most of these statements belong to, unless it is taken."""
     if part[0].is_fixed:
         return part[0].memory_id
     counted = Counter(s.memory_id for s in part if s.memory_id and s.memory_id not in used)
     if not counted:
         return None
-    # the first of equal ones
+    # the first among equals
     identity = max(counted, key=lambda memory: counted[memory])
     used.add(identity)
     return identity

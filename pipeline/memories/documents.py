@@ -1,4 +1,4 @@
-"""Keep documents of the organization and of users: cut into chunks, each a memory; replace, list, remove them."""
+"""Store, replace, list and remove documents of the organization and of users; each chunk is a memory."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from schemas.memory.documents import DocumentFilter, DocumentIn, ListedDocument,
 from schemas.memory.memories import MANUAL_IMPORTANCE
 
 CHUNK_TOKENS = 512
-"""As `pipeline.text.tokens` counts; less where the model reads less."""
+"""As counted by `pipeline.text.tokens`; less if the model reads less."""
 OVERLAP_TOKENS = 50
 
 
@@ -32,26 +32,26 @@ OVERLAP_TOKENS = 50
 class Kept:
     """The outcome of storing a document."""
 
-    # `kept_out`: its user is not to be remembered
+    # `kept_out`: its user's memory is off
     outcome: Literal["new", "replaced", "unchanged", "kept_out"]
     chunks: int
-    # of them written now; the others were there
+    # the number written now; the others were stored already
     written: int
 
 
 def model(database: Database, tenant_id: str, embedding: Embedding | None) -> Embedder | None:
-    """Return the embedder of the active space; None if there is none here or it cannot be reached."""
+    """Return the embedder of the active space; None if there is no such space, or the model is unavailable."""
     with database.tenant(tenant_id) as connection:
         space = vectors.active_space(connection)
     try:
         return None if space is None else embedder_of(embedding, space)
     except ProviderUnavailable:
-        # a document is stored all the same; what is too long for the model is cut again when it is embedded
+        # the document is stored anyway; chunks too long for the model are cut again when they are embedded
         return None
 
 
 def cut(text: str, embedder: Embedder | None) -> list[str]:
-    """Cut a text into overlapping chunks of about `CHUNK_TOKENS` that the embedder, if there is one, reads whole.
+    """Cut a text into overlapping chunks of about `CHUNK_TOKENS`, each short enough for the embedder, if there is one.
 
     Raises `ProviderUnavailable` when the model cannot be loaded.
     """
@@ -64,7 +64,7 @@ def cut(text: str, embedder: Embedder | None) -> list[str]:
         if embedder.count_tokens(part.text) <= embedder.max_tokens:
             cuts.append(part.text)
             continue
-        # the model makes more pieces of it than the estimate
+        # it has more of the model's tokens than estimated
         exact = chunking.split(
             part.text,
             limit=embedder.max_tokens,
@@ -94,7 +94,7 @@ def keep(database: Database, tenant_id: str, document: DocumentIn, chunks: Seque
         chats.ensure_tenant(connection, tenant_id)
         dropped = store.drop_document(connection, tenant_id, document.document_id, users, keep=hashes)
         written = store.put_chunks(connection, tenant_id, document, rows, MANUAL_IMPORTANCE)
-        # a long one takes turns with the chats
+        # its own lane, so that a long document takes turns with the chats
         keys = [f"memory:{identity}" for identity in written]
         jobs.enqueue(connection, tenant_id, "embed", keys, lane=f"document {document.document_id}")
     outcome: Literal["new", "replaced", "unchanged"] = "new"
@@ -138,7 +138,7 @@ def remove(database: Database, tenant_id: str, document_id: str, user_id: str | 
 
 
 def _ids(connection: Connection, user_id: str | None) -> list[str] | None:
-    """Return all ids of a user, the person's own first; None for the organization."""
+    """Return all ids of a user, the user id first; None for the organization."""
     return None if user_id is None else identities.ids_of(connection, user_id)
 
 
@@ -148,5 +148,5 @@ def _missing(document_id: str, user_id: str | None) -> NotFound:
 
 
 def _digest(number: int, content: str) -> bytes:
-    """Hash a chunk with its place in the document, so that two equal chunks are both kept."""
+    """Hash a chunk with its number in the document, so that two equal chunks are both kept."""
     return blake2b(f"{number}\n{content}".encode(), digest_size=16).digest()

@@ -26,7 +26,7 @@ from schemas.memory.entities import (
 LINKS = 20
 RELATED = 20
 OF_A_NAME = 20
-"""Entities of one name that are shown."""
+"""Entities shown of one name."""
 PREVIEW_CHARS = 160
 
 

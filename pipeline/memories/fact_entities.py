@@ -1,4 +1,4 @@
-"""Read off a fact what it names: whom it is about, and what its attribute relates to that. Pure.
+"""Extract the entities of a fact: its subject, and what its attribute relates to that. Pure.
 
 A language model's fact says "partner" and "lena", or, where there may be several, "likes tea" and "yes".
 """
@@ -19,7 +19,7 @@ _KINDS: Mapping[str, EntityKind] = {
     "employer": "organization",
     "partner": "person",
 }
-"""What kind of thing the values of the prompt's attributes are; that of other values is not known."""
+"""Kinds of entities that the values of the prompt's attributes name; other values are `unknown`."""
 _NAMES = {"name", "nickname"}
 _NO_ENTITIES = {*_NAMES, "age", "birthday", "phone", "email"}
 _MAX_WORDS = 4
@@ -27,10 +27,9 @@ _AMOUNT_OR_ADDRESS = re.compile(r"^[\W\d]|@|://")
 
 
 def entities_of(fact: Fact, user_id: str, names: Mapping[str, str], language: str) -> list[EntityRow]:
-    """Return what a fact names: its subject under each of its names, and what is related to that.
+    """Return the entities of a fact: its subject under each of its names, and the entity related to that.
 
-    `user_id` is the id of the sender whom it is about, empty if they do not write; `names` maps names of the chat to
-    ids.
+    `user_id` is the id of the sender whom it is about, or empty; `names` maps names in the chat to ids.
     """
     rows = list(_subject(fact, user_id, language))
     related = _related(fact)
@@ -64,7 +63,7 @@ def _subject(fact: Fact, user_id: str, language: str) -> Iterator[EntityRow]:
 
 
 def _related(fact: Fact) -> tuple[str, str, EntityKind] | None:
-    """Return how a fact relates its subject, to what, and what kind that is; None: it names nothing else."""
+    """Return `(relation, name, kind)` of the entity that a fact relates to its subject, if it names one."""
     if fact.value == "yes":
         relation, _, value = fact.attribute.partition(" ")
         kind: EntityKind = "thing"

@@ -1,4 +1,4 @@
-"""Whom learned memories are about, and what is stored about them."""
+"""Owners of learned memories, and the statements stored about them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from schemas.memory.memories import MemoryScope
 
 @dataclass(frozen=True, kw_only=True)
 class FactOwner:
-    """Whom memories are about: a person, an agent, or those who talk in a group."""
+    """The subject of memories: a person, an agent, or a group chat."""
 
     scope: MemoryScope
     user_id: str | None = None

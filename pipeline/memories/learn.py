@@ -1,6 +1,6 @@
 """Learn facts from sessions: load, extract, save; a language model is called outside any transaction.
 
-What a session says replaces what it said before. Where a language model gives no usable answer the rules read the
+A session's facts replace those learned from it before. If a language model gives no usable answer, the rules read the
 session, and the model is asked again later.
 """
 
@@ -47,32 +47,32 @@ class Learning:
     """How facts are learned."""
 
     extractor: FactExtractor
-    # read a session where a language model gives no usable answer
+    # reads a session if a language model gives no usable answer
     rules: FactExtractor
     facts_per_session: int = 3
-    # the lease begins anew before each call to a model
+    # the lease is renewed for so long before each call to a model
     lease_seconds: float = 120
-    # a language model reads only sessions of these chats; empty: of all
+    # chats whose sessions a language model reads; empty: all
     model_chats: frozenset[str] = frozenset()
-    # the rules read a session at once when the day's budget is spent
+    # whether the rules read a session at once when the day's budget is spent
     extracts_when_spent: bool = False
 
 
 def learner(database: Database, how: Learning) -> runner.Handler:
-    """Make the handler of `extract` jobs: each claim is a session, or a memory that has got its vector."""
+    """Make the handler of `extract` jobs: each claim is a session, or a memory with a new vector."""
 
     def handle(tenant_id: str, claims: Sequence[Claim]) -> set[str]:
         follows = False
         for claim in claims:
             try:
-                # what a session says supersedes what others said: many lines may come of it
+                # one session may supersede the facts of many others, with a log line each
                 with structlog.contextvars.bound_contextvars(trace_id=claim.trace_id):
                     if claim.key.startswith("memory:"):
                         follows |= _compare(database, tenant_id, claim)
                     else:
                         follows |= _learn(database, tenant_id, claim, how)
             except LeaseLost:
-                # deleted, changed or joined meanwhile, or slower than its lease: no failure
+                # deleted, changed or joined meanwhile, or its lease expired: no failure
                 log.info("extract_overtaken", key=claim.key, trace_id=claim.trace_id)
                 runner.pass_over(claim)
         return {"embed"} if follows else set()
@@ -81,19 +81,19 @@ def learner(database: Database, how: Learning) -> runner.Handler:
 
 
 def _compare(database: Database, tenant_id: str, claim: Claim) -> bool:
-    """Unite a memory with one that says the same in other words; return whether anything is to be embedded."""
+    """Unite a memory with one that says the same in other words; return whether any memory must be embedded."""
     with database.tenant(tenant_id) as connection:
         memory = UUID(claim.key.removeprefix("memory:"))
         united = likeness.unite(connection, memory)
         changed = [] if united is None else revise(connection, tenant_id, united[0], again=united[1])
-        # a memory that has become another one is gone, and its job with it
+        # a memory that was merged into another is gone, and its job with it
         if united is None or learned.by_id(connection, [memory]):
             jobs.finish(connection, [claim])
     return bool(changed)
 
 
 def _learn(database: Database, tenant_id: str, claim: Claim, how: Learning) -> bool:
-    """Learn from one session, and return whether anything is to be embedded."""
+    """Learn from one session, and return whether any memory must be embedded."""
     session_id = int(claim.key.removeprefix("session:"))
     extractor = how.extractor
     with database.tenant(tenant_id) as connection:
@@ -136,14 +136,14 @@ def _learn(database: Database, tenant_id: str, claim: Claim, how: Learning) -> b
     return bool(changed)
 
 
-def _extract(extractor: FactExtractor, read: SessionRead, source: Source, most: int) -> list[Fact]:
+def _extract(extractor: FactExtractor, read: SessionRead, source: Source, max_facts: int) -> list[Fact]:
     return extractor.extract(
         read.messages,
         people=read.people,
         known=read.known,
         time_zone=ZoneInfo(read.chat.time_zone),
         source=source,
-        most=most,
+        max_facts=max_facts,
     )
 
 
@@ -155,10 +155,10 @@ def _save(
     model: str,
     seconds: float,
 ) -> list[UUID]:
-    """Replace what a session said by these facts, and return the memories that are to be embedded."""
+    """Replace a session's facts by these, and return the memories to embed."""
     suppression_list.lock(connection, tenant_id, read.chat.chat_id)
     lost: set[UUID] = set()
-    # of an open one there is more to come
+    # an open session will say more
     if read.row.status != "open":
         sessions.set_facts(connection, read.row.id, read.row.revision, model)
         lost = evidence.drop_of_session(connection, read.row.id)
@@ -201,7 +201,7 @@ def _save(
 
 
 def _owner(fact: Fact, saying: Sequence[Message], read: SessionRead) -> FactOwner | None:
-    """Return whom a memory of a fact is about; None: an agent that has not spoken."""
+    """Return the owner of a fact's memory; None: an agent that has not spoken."""
     if fact.about == "agent":
         return FactOwner(scope="agent", agent_id=read.agent_id) if read.agent_id else None
     if fact.about == "organization" and read.chat.kind != "direct":
@@ -212,7 +212,7 @@ def _owner(fact: Fact, saying: Sequence[Message], read: SessionRead) -> FactOwne
 
 
 def _is_kept_out(connection: Connection, owner: FactOwner, fact: Fact, saying: Sequence[Message]) -> bool:
-    """Tell whether a fact must not be stored, as its person or place was forgotten or is not remembered."""
+    """Tell whether a fact must not be stored, as its person or chat was forgotten or has memory off."""
     memory = MemoryIn(
         scope=owner.scope,
         content=fact.content,

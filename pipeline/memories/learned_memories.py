@@ -1,4 +1,4 @@
-"""Write learned memories, with the evidence that they rest on."""
+"""Write learned memories with their evidence."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from schemas.memory.facts import Fact
 
 MAX_CONFIDENCE = 0.99
 CONFIDENCE_TOLERANCE = 1e-4
-"""Two confidences that differ by less are the same: Postgres stores six digits."""
+"""Confidences that differ by less are equal: Postgres stores six digits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +31,9 @@ class LearnedFact:
 
     fact: Fact
     evidence: Evidence
-    # of the chat's keyword search
+    # the language of the chat's keyword search
     language: str
-    # what a language model's fact names
+    # the entities of a language model's fact
     entities: Sequence[EntityRow] = ()
 
 
@@ -46,7 +46,7 @@ def write(
     new: dict[Statement, LearnedFact],
     taken: dict[tuple[str | None, bytes], UUID],
 ) -> tuple[list[UUID], list[UUID]]:
-    """Write memories and their evidence; return `(those with new words, the ids of all)`."""
+    """Write memories and their evidence; return `(ids with new words, all ids)`."""
     changed: list[UUID] = []
     ids: list[UUID] = []
     moves: list[tuple[UUID, int, UUID]] = []
@@ -85,7 +85,7 @@ def _insert(
     new: dict[Statement, LearnedFact],
     taken: dict[tuple[str | None, bytes], UUID],
 ) -> None:
-    """Write a memory that is new, or is split off from one whose other statements precede a change."""
+    """Write a new memory, or one split off from another whose other statements precede a change."""
     learned_fact = new.get(statement)
     if learned_fact is None:
         learned.copy(
@@ -129,7 +129,7 @@ def _hash(
     origin: Statement | Evidence,
     taken: dict[tuple[str | None, bytes], UUID],
 ) -> bytes:
-    """Return a hash that is unique for the owner: of the words, and of the time, too, where these are taken."""
+    """Return a hash that is unique for the owner: of the words, and also of the time and id if these are taken."""
     plain = fingerprint(content)
     if owner.scope == "organization":
         # two groups may decide the same
@@ -153,7 +153,7 @@ def _refresh(
     by_time = sorted(evidence, key=lambda e: (e.said_at, e.session_id))
     first = by_time[0]
     content = first.content
-    # the words of one chat are not shown in another
+    # one chat's words are not shown in another
     if row is not None and (row.edited or len({e.chat_id for e in by_time}) == 1):
         content = row.content if row.edited or row.content in {e.content for e in by_time} else content
     digest = (
@@ -173,7 +173,7 @@ def _refresh(
         "holds_until": holds_until,
     }
     confidence = min(MAX_CONFIDENCE, 1 - prod(1 - e.confidence for e in evidence))
-    # most are as they were
+    # most have not changed
     if (
         row is None
         or abs(row.confidence - confidence) > CONFIDENCE_TOLERANCE

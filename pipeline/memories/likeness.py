@@ -15,9 +15,9 @@ SAME_COSINE = 0.9
 
 
 def unite(connection: Connection, memory_id: UUID) -> tuple[FactOwner, list[UUID]] | None:
-    """Give a learned memory and the nearest one that says the same one attribute; return the owner and both ids.
+    """Give a learned memory and the nearest one that says the same a common attribute; return the owner and the ids.
 
-    None: there is no such memory.
+    Returns None if there is no such learned memory.
     """
     row = next(iter(learned.by_id(connection, [memory_id])), None)
     if row is None or not row.learned_by:
@@ -37,7 +37,7 @@ def unite(connection: Connection, memory_id: UUID) -> tuple[FactOwner, list[UUID
         if cosine < SAME_COSINE:
             break
         if row.attribute and row.attribute == other.attribute:
-            # the same already, or what contradicts it
+            # already united, or contradicting each other
             continue
         if is_denial(row.value) != is_denial(other.value):
             continue

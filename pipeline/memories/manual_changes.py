@@ -1,6 +1,6 @@
-"""Change memories by hand: other words, a wider scope, and what is right instead.
+"""Change memories by hand: edit the words, widen the scope, or correct a wrong one.
 
-What sessions say changes them by `pipeline.memories.belief_revision`.
+Statements of sessions change them in `pipeline.memories.belief_revision`.
 """
 
 from dataclasses import dataclass
@@ -26,23 +26,23 @@ from schemas.memory.memories import MemoryIn
 from schemas.memory.memory_changes import SCOPES, MemoryCorrection, MemoryEdit, MemoryPromotion
 
 FROM_CONTEXT = frozenset({"context_id", "question_chars", "recalled"})
-"""Metadata of question and answer, by which they are found when what they rest on is forgotten."""
+"""Metadata of remembered answers, by which they are found when the data behind them is forgotten."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Changed:
     """The outcome of changing a memory."""
 
-    # `kept_out`: it is of somebody who is not to be remembered, or was forgotten
+    # `kept_out`: its person was forgotten or has memory off
     outcome: Literal["edited", "promoted", "corrected", "retracted", "kept_out"]
-    # of a correction, that of the right statement
+    # after a correction, the id of the right statement
     id: UUID
 
 
 def edit(database: Database, tenant_id: str, identity: UUID, change: MemoryEdit) -> Changed:
-    """Change a memory's words, importance, expiry or metadata; it is embedded again under other words.
+    """Change a memory's words, importance, expiry or metadata; new words are embedded again.
 
-    What was learned keeps its kind and the messages that say it. Raises `NotFound`, `InvalidInput`, `Conflict`,
+    A learned memory keeps its kind and its evidence. Raises `NotFound`, `InvalidInput`, `Conflict`,
     `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
@@ -60,7 +60,7 @@ def edit(database: Database, tenant_id: str, identity: UUID, change: MemoryEdit)
             _require_unique(connection, identity, _owner(row), digest, "content")
             store.reword(connection, identity, change.content, digest)
             entity_graph.drop(connection, identity)
-            derived.take_back_answers(connection, tenant_id, [identity])
+            derived.remove_answers(connection, tenant_id, [identity])
             jobs.enqueue(connection, tenant_id, "embed", [f"memory:{identity}"], lane=row.learned_in or "")
         if change.importance is not None:
             store.set_importance(connection, identity, change.importance)
@@ -78,7 +78,7 @@ def edit(database: Database, tenant_id: str, identity: UUID, change: MemoryEdit)
 
 
 def promote(database: Database, tenant_id: str, identity: UUID, promotion: MemoryPromotion) -> Changed:
-    """Give a memory a wider scope. Where it was learned stays, and so who may see it.
+    """Give a memory a wider scope; it keeps the chat that it was learned in, and so who may see it.
 
     Raises `NotFound`, `InvalidInput`, `Conflict`, `DatabaseUnavailable`.
     """
@@ -103,13 +103,13 @@ def promote(database: Database, tenant_id: str, identity: UUID, promotion: Memor
 def correct(database: Database, tenant_id: str, identity: UUID, correction: MemoryCorrection) -> Changed:
     """Record that a memory is wrong: the right statement supersedes it, or without one it is retracted.
 
-    Either way it stays as history. The right statement is of the same owner and about the same; unless it says where it
-    was said, it is shown wherever the wrong one was. Raises `NotFound`, `InvalidInput`, `DatabaseUnavailable`.
+    Either way it stays as history. The right statement has the same owner and subject; without a chat of its own it is
+    shown wherever the wrong one was. Raises `NotFound`, `InvalidInput`, `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
         chat_id = None if correction.chat_id is None else _chat(connection, correction.chat_id)
         row = _locked(connection, tenant_id, identity, said_in=chat_id)
-        # a memory may have been said by a clock that is ahead
+        # a memory may be dated by a clock that is ahead
         at = correction.said_at or max(row.now, row.since + timedelta(microseconds=1))
         if correction.said_at is not None and not row.since < at <= row.now:
             raise InvalidInput(
@@ -121,14 +121,14 @@ def correct(database: Database, tenant_id: str, identity: UUID, correction: Memo
             changed = Changed(outcome="retracted", id=identity)
         else:
             changed = _replace(connection, tenant_id, row, correction.content, at, chat_id)
-        derived.take_back_answers(connection, tenant_id, [identity])
+        derived.remove_answers(connection, tenant_id, [identity])
         return changed
 
 
 def _replace(
     connection: Connection, tenant_id: str, row: Row[Any], content: str, at: datetime, chat_id: str | None
 ) -> Changed:
-    """Write what is right instead of a memory, said in a chat or else wherever that was."""
+    """Replace a memory by the right statement, made in `chat_id` or else wherever the memory was."""
     if fingerprint(content) == bytes(row.content_hash):
         raise InvalidInput(
             "content: these are the memory's own words: leave content out if it is wrong", field="content"
@@ -136,7 +136,7 @@ def _replace(
     said_in = [row.learned_in, *row.also_in] if chat_id is None else [chat_id]
     memory = _as_memory_in(row, _owner(row), content).model_copy(
         update={
-            # question and answer are those of one context
+            # a remembered answer belongs to its context, the correction does not
             "type": "fact" if row.type == "qa_turn" else row.type,
             "learned_in": said_in[0],
             "said_at": at,
@@ -162,7 +162,7 @@ def _replace(
 def _locked(
     connection: Connection, tenant_id: str, identity: UUID, *, said_in: str | None = None
 ) -> Row[Any]:
-    """Return a live memory, locked while nothing of its chat, or of another one, is forgotten.
+    """Return a live memory, locked against forgetting in its chat, or in `said_in`.
 
     Raises `NotFound`, and `InvalidInput` for a chunk of a document.
     """
@@ -191,7 +191,7 @@ def _owner(row: Row[Any]) -> Owner:
 
 
 def _as_memory_in(row: Row[Any], owner: Owner, content: str) -> MemoryIn:
-    """Return a memory of this owner, as it would be written now, with the importance of a stored one."""
+    """Return a stored memory as this owner would write it now, with other content."""
     return MemoryIn(
         scope=owner.scope,
         type=row.type,
@@ -216,7 +216,7 @@ def _require_believed(row: Row[Any]) -> None:
 def _require_unique(
     connection: Connection, identity: UUID, owner: Owner, content_hash: bytes, field: str
 ) -> None:
-    """Raise `Conflict` where the owner has another memory with these words."""
+    """Raise `Conflict` if the owner has another memory with these words."""
     other = store.twin(connection, identity, owner, content_hash)
     if other is not None:
         raise Conflict(

@@ -1,4 +1,4 @@
-"""A person's page: what is known of them, since when and from where, and what was superseded or wrong."""
+"""Show a person's page: current memories, with time and source, and superseded or wrong ones."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -16,11 +16,11 @@ from pipeline.store.people import identities as identity_rows
 from schemas.people.user_pages import MAX_MESSAGES, KnownMemory, NamedChat, NamedMessage, UserFilter, UserPage
 
 
-def of_user(database: Database, tenant_id: str, any_id: str, filters: UserFilter) -> UserPage:
-    """Return what is known of a sender or user, under all their ids; with `chat_id` only what may be shown there.
+def user_page(database: Database, tenant_id: str, any_id: str, filters: UserFilter) -> UserPage:
+    """Return the memories of a sender or user, under all their ids; with `chat_id` only those that may be shown there.
 
-    An unknown id is a user of its own, of whom nothing is known. Documents are not on it. Raises `NotFound` for a chat
-    that is not there, `DatabaseUnavailable`.
+    An unknown id is a user of its own without memories. Documents are left out. Raises `NotFound` for an unknown chat,
+    and `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
         seen, _ = statements.seen_in(connection, filters.chat_id, any_id)
@@ -43,7 +43,7 @@ def of_user(database: Database, tenant_id: str, any_id: str, filters: UserFilter
 
 
 def _known(row: Row[Any], messages: list[NamedMessage], titles: Mapping[str, str]) -> KnownMemory:
-    """Return a memory with the chats that may be named."""
+    """Return a memory with those of its chats that may be named."""
     fields = {name: value for name, value in row._mapping.items() if name != "is_earlier"}
     places = [
         NamedChat(chat_id=chat, title=titles[chat] or "")

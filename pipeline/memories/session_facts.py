@@ -1,4 +1,4 @@
-"""Read a session for the facts in it: its messages, who talks, what is known of them, and what it has said so far."""
+"""Read a session to learn facts from: its messages, its speakers, and known facts about them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,26 +18,26 @@ from schemas.memory.facts import KnownFact
 from schemas.sessions import Message
 
 MAX_MESSAGES = 2000
-"""The latest of a session that are read."""
+"""Latest messages of a session that are read."""
 KNOWN_TO_MODEL = 40
-"""Current memories about the speakers of a session that a language model is given, at most."""
+"""Most current memories about the speakers of a session that a language model is given."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SessionRead:
-    """A session as it is read."""
+    """A session with all that extraction needs."""
 
     row: Row[Any]
     chat: Chat
     messages: Sequence[Message]
     people: People
     known: Sequence[KnownFact]
-    # the bot's id; none: no bot has spoken
+    # the bot's id; None: no bot has spoken
     agent_id: str | None
 
 
 def read(connection: Connection, session_id: int) -> SessionRead | None:
-    """Read a session that facts are to be learned from; None if it is gone, or retention has taken some of it."""
+    """Read a session to learn facts from; None if it is gone, its chat's memory is off, or retention has pruned it."""
     row = sessions.find(connection, session_id)
     if row is None or row.id != session_id:
         return None
@@ -60,7 +60,7 @@ def read(connection: Connection, session_id: int) -> SessionRead | None:
 
 
 def _named(members: Sequence[Member], talk: Sequence[Message]) -> tuple[dict[str, str], frozenset[str]]:
-    """Return the sender that each name means, and the names, whatever their case, that several people have."""
+    """Map each name to its sender, and return the names that, ignoring case, several people share."""
     persons = {member.sender_id: member.person for member in members}
     pairs = [(member.sender_name, member.sender_id) for member in members if member.sender_name]
     pairs += [(message.speaker, message.sender_id) for message in talk if message.role == "user"]
@@ -72,7 +72,7 @@ def _named(members: Sequence[Member], talk: Sequence[Message]) -> tuple[dict[str
 
 
 def _known(connection: Connection, session: Row[Any], speakers: Sequence[str]) -> list[KnownFact]:
-    """Return the latest facts about the speakers from other sessions of the chat; a model may repeat them."""
+    """Return the latest facts about the speakers from other sessions of the chat, which are safe to repeat in it."""
     ids = [sender_id for speaker in speakers for sender_id in identities.ids_of(connection, speaker)]
     of_session = evidence.memories_of(connection, session.id)
     here = [

@@ -1,4 +1,4 @@
-"""Remember durable statements, each once in its scope; list and delete them."""
+"""Write durable statements, each once in its scope; list and delete them."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -29,21 +29,21 @@ from schemas.memory.memories import Memory, MemoryFilter, MemoryIn
 class Written:
     """The outcome of writing a memory."""
 
-    # `known`: the same is there already; `kept_out`: it is of somebody, or somewhere, not to be remembered
+    # `known`: the same is stored already; `kept_out`: its person or chat was forgotten or has memory off
     outcome: Literal["new", "known", "kept_out"]
-    # none: it was not written
+    # None: it was not written
     id: UUID | None = None
 
 
 def remember(
     database: Database, tenant_id: str, memory: MemoryIn, *, session_lifetime: timedelta | None = None
 ) -> Written:
-    """Write a memory, unless its user's or chat's memory is off, or it was forgotten or said before they were.
+    """Write a memory, unless its user's or chat's memory is off, or a later forgetting covers it.
 
     The same words in the same scope are the same memory, which keeps the higher importance and the later expiry, and
-    is believed again if it was superseded or known to be wrong. One of a session that has no expiry of its own lives
-    for the `session_lifetime`, from when it was last written or shown. Raises `InvalidInput` for a chat or session that
-    is not there, `DatabaseUnavailable`.
+    is believed again if it was superseded or retracted. A session's memory without an expiry of its own lives for
+    `session_lifetime` after it was last written or shown. Raises `InvalidInput` for an unknown chat or session, and
+    `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
         memory = _placed(connection, memory)
@@ -77,7 +77,7 @@ def write(
 
 
 def _placed(connection: Connection, memory: MemoryIn) -> MemoryIn:
-    """Return the memory with the present id of the chat where it was learned, by default its session's."""
+    """Return the memory with the present id of the chat that it was learned in, by default its session's."""
     learned_in = memory.learned_in
     if memory.session_id is not None:
         chat_id = store.chat_of_session(connection, memory.session_id)
@@ -92,7 +92,7 @@ def _placed(connection: Connection, memory: MemoryIn) -> MemoryIn:
 
 
 def _remembers(connection: Connection, memory: MemoryIn) -> bool:
-    """Tell whether the chat that it was learned in is remembered. Raises `InvalidInput` if there is none."""
+    """Tell whether memory is on in the chat that it was learned in. Raises `InvalidInput` for an unknown chat."""
     if memory.learned_in is None:
         return True
     chat = chats.get(connection, memory.learned_in)
@@ -108,8 +108,8 @@ def _remembers(connection: Connection, memory: MemoryIn) -> bool:
 def listing(database: Database, tenant_id: str, filters: MemoryFilter) -> list[Memory]:
     """List memories that are believed, newest first.
 
-    With `chat_id` only those that may be shown there (and to `user_id`), with what may be known of them there. Raises
-    `NotFound` for a chat that is not there, `DatabaseUnavailable`.
+    With `chat_id`, list only those that may be shown there (and to `user_id`), without other chats' details. Raises
+    `NotFound` for an unknown chat, and `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
         seen, here = seen_in(connection, filters.chat_id, filters.user_id)
@@ -138,7 +138,7 @@ def seen_in(
 ) -> tuple[Seen | None, str | None]:
     """Return what may be shown in a chat to a user, and the chat's present id; without a chat, both None.
 
-    Raises `NotFound` for a chat that is not there.
+    Raises `NotFound` for an unknown chat.
     """
     if chat_id is None:
         return None, None
@@ -149,7 +149,7 @@ def seen_in(
 
 
 def as_memory(row: Row[Any], seen: Seen | None, here: str | None) -> Memory:
-    """Return a row of `memory_search` with what may be known of it in a chat; None: all of it."""
+    """Return a row of `memory_search` without details that the chat may not see; with `seen` None, whole."""
     fields = {name: row._mapping[name] for name in Memory.model_fields}
     if seen is not None:
         fields["learned_in"] = seen.visible.source(row.learned_in, row.also_in, here)
@@ -158,11 +158,11 @@ def as_memory(row: Row[Any], seen: Seen | None, here: str | None) -> Memory:
 
 
 def delete(database: Database, tenant_id: str, identity: UUID) -> None:
-    """Delete a memory, and answers that may rest on it; it may be written again.
+    """Delete a memory, and remembered answers that may rest on it; it may be written again.
 
     Raises `NotFound`, `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
         if not store.delete(connection, tenant_id, identity):
             raise NotFound(f"there is no memory {identity}")
-        derived.take_back_memories(connection, tenant_id, [identity])
+        derived.remove_with_memories(connection, tenant_id, [identity])

@@ -1,1 +1,1 @@
-"""What the clock and the operator run over everything."""
+"""Maintenance that the clock or an operator runs over all data."""

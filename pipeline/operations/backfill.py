@@ -1,7 +1,7 @@
-"""Redo what workers made of stored data: windows over a keyset cursor, resumable after a kill at any point.
+"""Derive data again from stored rows: windows over a keyset cursor, resumable after a kill at any point.
 
-A backfill enqueues jobs for the workers. Its cursor says how far it has come; it is complete once none of its jobs is
-pending, as the database says, and no row lacks a vector that should have one.
+A backfill enqueues jobs for the workers. Its cursor is its progress; it is complete once the database has no pending
+job of it, and no row lacks a vector that it should have.
 """
 
 import time
@@ -29,27 +29,27 @@ log = structlog.get_logger(__name__)
 
 # The pause before a backfill that has enqueued everything checks again whether it is done.
 RECHECK_SECONDS = 2.0
-# A turn that sessionizes chats, each in a transaction of its own, lasts so long: prune and forget wait for it.
+# Length of a turn that sessionizes chats, each in its own transaction: prune and forget wait for it.
 TURN_SECONDS = 10.0
-# A window that waited for a sweep is made up for, so that the mean rate is kept; a longer delay is not.
+# A delayed window is made up for by at most this, as after waiting for a sweep, to keep the mean rate.
 MADE_UP_SECONDS = 10.0
 
-# A backfill of vectors that finds rows without one at its end begins again, at most this many times.
+# Passes of a vector backfill at most: it begins again if rows still lack a vector at its end.
 PASSES = 3
 RATE_DAYS = 7
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a backfill would look at, and what it would enqueue."""
+    """The rows that a backfill would read, and those that it would enqueue."""
 
     rows: int
     missing: int
-    # done in a second lately; None: not known
+    # the recent rate; None: not known
     rows_per_second: float | None = None
 
     def seconds(self, rows: int, limit_per_second: float | None = None) -> float | None:
-        """Estimate how long that many rows take.
+        """Estimate how long so many rows take.
 
         >>> Plan(rows=100, missing=100, rows_per_second=20.0).seconds(50, limit_per_second=5.0)
         10.0
@@ -65,7 +65,7 @@ def plan(database: Database, tenant_id: str, request: BackfillRequest, current: 
 
 
 def count_tokens(connection: Connection, request: BackfillRequest, current: Current) -> backfills.Tokens:
-    """Count the rows that a request would have summarized or embedded, and the tokens of their texts."""
+    """Count the rows that a request would summarize or embed, and the tokens of their texts."""
     parameters = _parameters(connection, request, current)
     counted = [
         backfills.count_tokens(
@@ -106,7 +106,7 @@ def change_state(database: Database, tenant_id: str, backfill_id: int, wish: str
 
 
 def backfiller(database: Database, current: Current) -> runner.Handler:
-    """Make the handler of `backfill` jobs: each claim is a backfill that does one window."""
+    """Make the handler of `backfill` jobs: each claim is one window of a backfill, or a turn of several."""
 
     def handle(tenant_id: str, claims: Sequence[Claim]) -> set[str]:
         follows: set[str] = set()
@@ -126,12 +126,12 @@ def backfiller(database: Database, current: Current) -> runner.Handler:
 def _window(
     connection: Connection, tenant_id: str, claim: Claim, current: Current, *, going_on: bool
 ) -> tuple[set[str], bool]:
-    """Look at the next rows of one backfill; `(kinds enqueued, whether to go on with this claim)`.
+    """Run the next window of a backfill; return `(kinds enqueued, whether to go on with this claim)`.
 
-    With `going_on` the claim of a backfill that works `at_once` is kept for the next window, which has a transaction
-    of its own: no chat's lock is held for another. Otherwise it is finished, and due again if there is more.
+    With `going_on` a backfill that works `at_once` keeps its claim for the next window, which has its own transaction
+    so that no chat's lock is held for another. Otherwise the claim is finished, and due again if rows are left.
     """
-    # locked, so that whoever cancels it waits for this window and is not overwritten
+    # locked, so that a cancellation waits for this window and is not overwritten
     backfill = backfills.get(connection, int(claim.key), lock=True)
     if backfill is None or backfill.state != "running":
         jobs.finish(connection, [claim])
@@ -157,7 +157,7 @@ def _window(
             kind.redo(connection, tenant_id, backfill, chosen, current.rules)
     except Retryable:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever is wrong with this row, those behind it are done
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with this row, the later ones are still done
         given_up += len(chosen)
         reason = reason_of(error)
         log.warning("backfill_row_given_up", backfill=backfill.id, keys=sorted(chosen), error=reason)
@@ -195,7 +195,7 @@ def _end_source(
     *,
     exhausted: bool,
 ) -> set[str]:
-    """Go on with the next table, or check whether every job is done; returns the kinds to wake."""
+    """Continue with the next table, or check whether every job is done; return the kinds to wake."""
     kind = KINDS[backfill.request.kind]
     following = (
         kind.sources[kind.sources.index(cursor["source"]) + 1 :] if cursor["source"] in kind.sources else ()
@@ -253,7 +253,7 @@ def _plan(connection: Connection, request: BackfillRequest, current: Current) ->
 
 
 def _rate(connection: Connection, kind: str) -> float | None:
-    """Return the rate of the last backfill of a kind, or that of a worker in the last days."""
+    """Return the rate of the last backfill of a kind, or else of workers in the last days."""
     measured = KINDS[kind].measured
     if (rate := backfills.rate(connection, kind)) is not None or measured is None:
         return rate
@@ -263,14 +263,14 @@ def _rate(connection: Connection, kind: str) -> float | None:
 
 
 def progress(database: Database) -> list[str]:
-    """Describe in a line each how far the running backfills of all tenants are (maintenance)."""
+    """Describe the progress of each tenant's running backfills, a line each (maintenance)."""
     with database.maintenance() as connection:
         running = backfills.running(connection)
     return [f"backfill {backfill.id}: {backfill.request.kind} {backfill.progress()}" for backfill in running]
 
 
 def _log_progress(connection: Connection, before: Backfill, rows: int) -> None:
-    """Log how far a backfill is at each percent."""
+    """Log the progress of a backfill at each percent."""
     total = max(before.total, 1)
     if 100 * before.seen // total == 100 * (before.seen + rows) // total:
         return

@@ -1,4 +1,4 @@
-"""The kinds of backfills: what each looks at, when a row of it is missing something, and how it is redone."""
+"""The kinds of backfills: the tables each reads, when a row lacks derived data, and how that is made again."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from schemas.sessions import EXTRACTIVE
 from schemas.settings import Settings
 
 Rows = Mapping[str, str | None]
-"""The chats of rows, by the keys of their jobs."""
+"""The chats of rows, by job key."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,18 +30,18 @@ class Current:
     rules: SessionPolicy
     summary_version: int
     min_messages: int
-    # a language model's summaries replace those that were extracted where it gave none
+    # if a language model: its summaries replace extractive ones
     summary_model: str = EXTRACTIVE
-    # in these chats only; empty: in all
+    # chats that it summarizes; empty: all
     summary_chats: frozenset[str] = frozenset()
-    # it summarizes weeks, too
+    # whether it summarizes weeks, too
     rolls_up: bool = False
-    # facts of a language model replace those of the rules, in the same chats
+    # if a language model: its facts replace those of the rules, in the same chats
     learning_model: str = RULES
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Return what the settings ask for."""
+        """Return the rules and versions of the settings."""
         return cls(
             rules=SessionPolicy.of(settings),
             summary_version=settings.session_summary_version,
@@ -56,21 +56,21 @@ class Current:
 class BackfillKind:
     """A kind of backfill that enqueues a job of the same kind for each row."""
 
-    # the tables that it reads, one after the other, see `pipeline.store.jobs.backfills.SOURCES`
+    # the tables that it reads in turn: see `pipeline.store.jobs.backfills.SOURCES`
     sources: tuple[str, ...]
     # the kind of jobs that its windows enqueue
     follows: str
-    # figures of the daily counters that say how long a row takes: how many were made, and in how many seconds
+    # daily counters of the rows made and of the seconds that took
     measured: tuple[str, str] | None = None
-    # every row it looks at has what is made of it in the end, or was given up
+    # whether every row must have its derived data at the end, or was given up
     verified = False
-    # a window does the rows themselves, one at a time, and leaves no jobs to wait for
+    # whether a window does its rows itself, one at a time, and leaves no jobs to wait for
     at_once = False
-    # marks sessions whose rows are done although they have what is made; None: such rows need no mark
+    # marks sessions as outdated so that they are done again; None: rows need no mark
     outdate: Callable[[Connection, list[int]], None] | None = None
 
     def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
-        """Return what the statements of its sources take beside the filter. Raises `InvalidInput`."""
+        """Return the parameters of its sources' statements besides the filter. Raises `InvalidInput`."""
         return {}
 
     def redo(

@@ -1,4 +1,4 @@
-"""What language models cost: by day, model, purpose or tenant, today against the budget, and before a backfill."""
+"""Costs of language models by day, model, purpose or tenant, today's against the budget, and a backfill's estimate."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ from schemas.vectors import EmbeddingSpace
 Group = Literal["day", "model", "purpose", "tenant"]
 
 PROMPT_TOKENS = 500
-"""Of a summary's prompt, beside the messages: an estimate."""
+"""Estimated tokens of a summary's prompt besides the messages."""
 ANSWER_TOKENS = 300
-"""Of a summary, before there are any to go by."""
+"""Estimated tokens of a summary before any was made."""
 WEEK_DAYS = 7
 SERVERS = (ollama.PROVIDER, openai_embeddings.PROVIDER)
 """Embedding providers that may have a price."""
@@ -33,7 +33,7 @@ SERVERS = (ollama.PROVIDER, openai_embeddings.PROVIDER)
 class Figures:
     """The totals of some calls."""
 
-    # the day, model, purpose or tenant; of a total nothing
+    # the day, model, purpose or tenant; empty for a total
     name: str
     # without those for which a kept answer was reused
     calls: int
@@ -44,7 +44,7 @@ class Figures:
     # in US dollars, without calls of models whose price is not known
     cost: float
     unpriced: int
-    # of the calls that were answered; none: there are none
+    # of the answered calls; None: there are none
     mean_seconds: float | None
 
 
@@ -62,7 +62,7 @@ class Today:
 class Costs:
     """The totals of the calls of the last days."""
 
-    # none: of all tenants
+    # None: all tenants
     tenant: str | None
     days: int
     by: Group
@@ -73,7 +73,7 @@ class Costs:
 
 @dataclass(frozen=True, kw_only=True)
 class StoppedProvider:
-    """A provider that nobody calls at present, as it did not answer."""
+    """A provider that is paused, as it did not answer."""
 
     provider: str
     until: datetime
@@ -81,26 +81,26 @@ class StoppedProvider:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """What summarizing sessions is going to take."""
+    """The estimated time and cost of summarizing sessions."""
 
     model: str
     sessions: int
     # of their messages
     tokens: int
-    # none: nothing of the kind was done lately
+    # None: nothing of the kind was done lately
     seconds: float | None
-    # in US dollars; none: the model's price is not known
+    # in US dollars; None: the model's price is not known
     cost: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingEstimate:
-    """What embedding texts by servers is going to cost."""
+    """The estimated cost of embedding texts by servers."""
 
     models: Sequence[str]
     # of the texts, for each model
     tokens: int
-    # in US dollars; none: the price of a model is not known
+    # in US dollars; None: the price of a model is not known
     cost: float | None
 
 
@@ -146,7 +146,7 @@ def _total(rows: Sequence[Figures]) -> Figures:
 
 
 def stopped_providers(connection: Connection) -> list[StoppedProvider]:
-    """Return the providers that nobody calls at present."""
+    """Return the paused providers."""
     return [
         StoppedProvider(provider=row.provider, until=row.stopped_until)
         for row in llm_limits.stopped(connection)
@@ -157,7 +157,7 @@ def stopped_providers(connection: Connection) -> list[StoppedProvider]:
 def estimate_embedding(
     spaces: Sequence[EmbeddingSpace], counted: backfills.Tokens, prices: Prices
 ) -> EmbeddingEstimate | None:
-    """Estimate what servers cost that embed texts into these spaces; None: none of them is a server."""
+    """Estimate the cost of embedding texts into these spaces by servers; None: no space uses one."""
     models = [space.model for space in spaces if space.provider in SERVERS]
     if not models:
         return None
@@ -171,9 +171,9 @@ def estimate_embedding(
 def estimate_extraction(
     connection: Connection, counted: backfills.Tokens, model: str, measured: tuple[str, str]
 ) -> Estimate:
-    """Estimate reading sessions without a language model, by how long it took lately.
+    """Estimate the time to read sessions without a language model from the last week's.
 
-    `measured` are the counters of how many were read, and in how many seconds.
+    `measured` are the counters of sessions read and of the seconds that took.
     """
     week = counters.totals(connection, WEEK_DAYS)
     read, took = (week.get(name, 0.0) for name in measured)

@@ -1,7 +1,7 @@
-"""Figures of the whole deployment for monitoring, read from Postgres at a cost that its size does not raise.
+"""Figures of the whole deployment for monitoring, read from Postgres at a cost that does not grow with it.
 
-What may be many is counted up to `COUNTED_UP_TO`, by an index; of tables there are estimates. There is no tenant, chat
-or text in them, and no more of them with more chats.
+Counts stop at `COUNTED_UP_TO`, by an index; tables are estimated. The figures name no tenant, chat or text, and their
+number does not grow with the chats.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from pipeline.store.operations.counters import DayFigure
 from schemas.kinds import EMBED, SUMMARIZE
 
 MAX_PROVIDERS = 20
-"""Providers of models shown: a series for each."""
+"""Providers of models that get a series each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,14 +31,14 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """What Postgres says at one moment."""
+    """The figures of one moment."""
 
-    # of each kind, none left out
+    # of every kind of job
     jobs: Sequence[JobCounts]
-    # messages that are accepted and not yet placed, and how long the oldest has waited
+    # messages accepted but not yet placed, and how long the oldest has waited
     unplaced: int
     oldest_unplaced_seconds: float
-    # of the days that may have changed since they were read last
+    # of the days that may have changed since the last collection
     days: Sequence[DayFigure]
     # statuses of spaces, and whether providers are stopped, by name
     spaces: Mapping[str, str]

@@ -18,11 +18,11 @@ from schemas.listing import ChatSummary, SessionSpan
 
 SUGGESTIONS = 3
 COMPARED_MESSAGES = 5_000
-"""The latest messages of a chat, whose ids are compared with a misspelt one."""
+"""Latest messages of a chat whose ids are compared with a misspelt one."""
 
 
 def find_chat(connection: Connection, chat_id: str | None) -> Chat:
-    """Return the chat of this id; without one, the only chat there is.
+    """Return the chat of this id, or without an id the only chat.
 
     Raises `NotFound`, which suggests similar ids, and `InvalidInput` with several to choose from.
     """
@@ -67,12 +67,12 @@ def session_spans(database: Database, tenant_id: str, chat_id: str, limit: int) 
 def require_user(database: Database, tenant_id: str, any_id: str) -> None:
     """Raise `NotFound`, which suggests similar ids, for a sender or user who was never seen.
 
-    Seen is who wrote, was named or linked, is remembered, was forgotten, or is not to be remembered.
+    Seen are those who wrote, were named or linked, have memories, were forgotten, or have memory off.
     """
     if seen_users(database, tenant_id, any_id):
         return
     with database.tenant(tenant_id) as connection:
-        # a bot, which is no member
+        # a bot is no member
         if identities.has_written(connection, any_id):
             return
         known = dict.fromkeys(identities.some_seen(connection), "")
@@ -104,24 +104,24 @@ def seen_users(database: Database, tenant_id: str, *ids: str) -> bool:
     with database.tenant(tenant_id) as connection:
         return all(
             identities.is_named(connection, any_id)
-            or suppression.stopped(connection, None, ("user", any_id), ("unremembered", any_id))
+            or suppression.is_kept_out(connection, None, ("user", any_id), ("unremembered", any_id))
             for any_id in ids
         )
 
 
 def seen_chat(database: Database, tenant_id: str, chat_id: str) -> bool:
-    """Tell whether there is or was this chat. Raises `DatabaseUnavailable`."""
+    """Tell whether this chat exists or was forgotten. Raises `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
-        return chats.get(connection, chat_id) is not None or suppression.stopped(
+        return chats.get(connection, chat_id) is not None or suppression.is_kept_out(
             connection, None, ("chat", chat_id)
         )
 
 
 def seen_message(database: Database, tenant_id: str, chat_id: str, external_id: str) -> bool:
-    """Tell whether there is or was this message. Raises `DatabaseUnavailable`."""
+    """Tell whether this message exists or was forgotten. Raises `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
         address = chat_moves.address(connection, chat_id, external_id)
-        return edits.find(connection, *address, locked=False) is not None or suppression.stopped(
+        return edits.find(connection, *address, locked=False) is not None or suppression.is_kept_out(
             # a forgotten chat's messages are unknown
             connection,
             None,

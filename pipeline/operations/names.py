@@ -1,9 +1,8 @@
-"""Tell people apart who are one by their name only: give them an id in each of their chats.
+"""Tell people apart who share an id only because they share a name: give them an id in each of their chats.
 
-Exports that older versions imported made everybody of one name one person. Chat by chat their messages get the id that
-they would have today, in small transactions, and last what was made of them; the former id leaves the chat's members
-with that, so that a run which was broken off goes on with the next. Who was linked stays linked, and what was forgotten
-or switched off stays so.
+Imports by older versions made everybody of one name one person. Chat by chat, in small transactions, their messages get
+the id that they would have today, and finally the derived data does. That last step removes the former id from the
+chat's members, so that the next run resumes an interrupted one. Links, forgettings and switched-off memory stay.
 """
 
 from collections import defaultdict
@@ -14,12 +13,13 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
+from pipeline.ingest import chat_moves
 from pipeline.memories.belief_revision import revise
 from pipeline.memories.fact_owners import FactOwner
 from pipeline.people import identities, suppression
 from pipeline.platforms.identity import PREFIX
 from pipeline.platforms.whatsapp.whatsapp_ids import sender_id
-from pipeline.store.chats import chat_moves, chats
+from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
 from pipeline.store.connections.transactions import persistently
 from pipeline.store.erasure import suppression as suppression_list
@@ -29,10 +29,9 @@ from pipeline.store.memories.memory_ids import new_id
 from pipeline.store.people import identities as stored_identities
 from pipeline.store.people import names as store
 from schemas.base import Frozen
-from schemas.errors import Busy
 
 MESSAGES_AT_ONCE = 500
-"""Messages renamed in one transaction: some 0.3 s, during which their chat's accepting waits."""
+"""Messages renamed in one transaction: about 0.3 s, during which their chat accepts none."""
 
 
 class NameInChat(Frozen):
@@ -40,7 +39,7 @@ class NameInChat(Frozen):
 
     chat_id: str
     sender_id: str
-    """The id that they have there, or will have."""
+    """Their present or future id there."""
     messages: int
 
 
@@ -49,12 +48,12 @@ class OneByName(Frozen):
 
     sender_id: str
     user_id: str | None
-    """Whom somebody has linked it to: all stay this one person. None: nobody has."""
+    """The user it was linked to by hand: all stay this one person. None: it was not linked."""
     chats: list[NameInChat]
     elsewhere: bool
-    """Whether it is in other chats, too, where a bot uses it."""
+    """Whether a bot uses it in other chats, too."""
     memories: int
-    """Memories of theirs; afterwards, of several people, those that were learned in none of the chats."""
+    """Their memories; after several people were told apart, those learned in none of the chats."""
 
 
 def to_tell_apart(database: Database, tenant_id: str) -> list[OneByName]:
@@ -81,7 +80,7 @@ def to_tell_apart(database: Database, tenant_id: str) -> list[OneByName]:
 def _chats(members: list[store.Member], there: set[tuple[str, str]]) -> Iterator[NameInChat]:
     """Yield the chats in which an id is only a name."""
     news = {m.chat_id: sender_id(m.chat_id, m.sender_id.removeprefix(store.BEFORE)) for m in members}
-    # the new id is there where a run was broken off
+    # an interrupted run has already added the new id
     named = [m for m in members if m.by_name or (not m.others and (m.chat_id, news[m.chat_id]) in there)]
     for member in members if named else ():
         if member in named or not member.others:
@@ -99,11 +98,7 @@ def tell_apart(database: Database, tenant_id: str, one: OneByName) -> int:
     Raises `Busy` while something is forgotten or moved, and as `Database.tenant` does; the same call may be made again.
     """
     with database.tenant(tenant_id) as connection:
-        if chat_moves.unfinished(connection):
-            raise Busy(
-                "something is being forgotten, removed or moved: try again when `backscroll forget receipts` says "
-                "that it is finished"
-            )
+        chat_moves.require_idle(connection)
     for chat in one.chats:
         step = _Step(tenant_id, one.sender_id, chat, alone=len(one.chats) == 1 and not one.elsewhere)
         while persistently(partial(step.run, database)):
@@ -114,19 +109,19 @@ def tell_apart(database: Database, tenant_id: str, one: OneByName) -> int:
 
 @dataclass(frozen=True)
 class _Step:
-    """The telling apart of one id in one chat, step by step."""
+    """Renames one id in one chat, step by step."""
 
     tenant_id: str
     old: str
     chat: NameInChat
-    # the id is in no other chat
+    # whether the id is in no other chat
     alone: bool
 
     def run(self, database: Database) -> bool:
-        """Rename some messages, or what was made of them when there is none left; return whether there is more."""
+        """Rename some messages, or, when none is left, their derived data; return whether messages may be left."""
         chat_id, new = self.chat.chat_id, self.chat.sender_id
         with database.tenant(self.tenant_id) as connection:
-            # nobody is linked, forgotten or switched off meanwhile
+            # blocks linking, forgetting and switching memory off meanwhile
             suppression_list.lock(connection, self.tenant_id, exclusive=True)
             if chats.lock_exclusively(connection, chat_id) is None:
                 return False
@@ -135,9 +130,9 @@ class _Step:
             ):
                 return True
             suppression.carry_over(connection, self.tenant_id, self.old, new)
-            identities.follow(connection, self.tenant_id, self.old, new)
+            identities.link_new_id(connection, self.tenant_id, self.old, new)
             self._memories(connection)
-            # a job that is under way has read the former id
+            # a running job has read the former id
             outdated.fence(connection, self.tenant_id, store.rename_made(connection, chat_id, self.old, new))
         return False
 

@@ -1,10 +1,10 @@
-"""Retention: delete what has expired, in bounded batches, one transaction each, and count it by rule.
+"""Retention: delete expired rows in bounded batches, one transaction each, and count them by rule.
 
-Runs every hour. Limits: `batch` rows in a transaction, which holds its locks briefly, and `MAX_ROWS` of a rule in a
-run, so that a first prune of a large history takes several runs instead of one endless one.
+Runs every hour. Limits: `batch` rows in a transaction, to hold locks briefly, and `MAX_ROWS` of a rule in a run, so
+that the first prune of a large history takes several runs instead of one endless one.
 
-Tables without a rule: the suppression list stays, as what it keeps out may be sent again any time; sessions and their
-summaries are the memory itself; jobs, arrivals, vectors, members and links go with what they belong to.
+Tables without a rule: the suppression list stays, as forgotten data may be sent again any time; sessions and their
+summaries are the memory itself; jobs, arrivals, vectors, members and links are deleted with their subject.
 """
 
 import math
@@ -29,14 +29,14 @@ log = structlog.get_logger(__name__)
 
 BATCH = 500
 MAX_ROWS = 50_000
-"""Of one rule in one run; the next run goes on."""
+"""Rows of one rule in one run; the next run continues."""
 RUN_SECONDS = 60.0
-"""For all tenants, well under a worker's time limit; the next run goes on with the tenants that are left."""
+"""For all tenants, well under a worker's time limit; the next run continues with the tenants that are left."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Retention:
-    """What is kept, and for how long; None means for good."""
+    """How much is kept, and for how long; None: no limit."""
 
     # raw messages, by the sender's time
     message_age: timedelta | None
@@ -52,9 +52,9 @@ class Retention:
     unused_answer_age: timedelta
     # the query log, by the time of the question
     query_log_age: timedelta
-    # edits whose message has not come, and refused payloads, by their arrival
+    # edits whose message has not arrived, and refused payloads, by their arrival
     pending_edit_age: timedelta
-    # records of calls to language models, and answers kept for a retry that has not come
+    # records of calls to language models, and answers kept for a retry that never came
     llm_call_age: timedelta
     llm_answer_age: timedelta = timedelta(days=1)
     # the service's own records: figures by day, receipts of forgetting, backfills that ended
@@ -91,18 +91,18 @@ class Retention:
 
 @dataclass(frozen=True, kw_only=True)
 class Pruned:
-    """What a run over all tenants did."""
+    """The result of a run over all tenants."""
 
     # rows by tenant and rule
     rows: dict[str, dict[str, int]]
     # tenants that could not be pruned, with the reason
     failed: dict[str, str]
-    # the last tenant that was looked at when time was up; none: all were
+    # the last tenant pruned when time was up; None: all were
     stopped_at: str | None
 
 
 def retention_of(settings: Settings) -> Retention:
-    """Return the retention that the settings ask for."""
+    """Return the retention of the settings."""
     return Retention(
         message_age=timedelta(days=settings.retention_days) if settings.retention_days else None,
         messages_per_chat=settings.retention_messages_per_chat,
@@ -152,7 +152,7 @@ def prune(
 ) -> dict[str, int]:
     """Delete one tenant's expired rows, and count them by rule (a `dry_run` only counts, up to `MAX_ROWS`).
 
-    Ends at the `deadline` of the monotonic clock, with what is left for the next run.
+    Stops at the `deadline` of the monotonic clock, and leaves the rest to the next run.
     """
     with database.tenant(tenant_id) as connection:
         now = chats.database_now(connection)

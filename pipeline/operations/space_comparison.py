@@ -1,4 +1,4 @@
-"""Compare two embedding spaces on questions that were asked: do they find the same, and what answers have used?"""
+"""Compare two embedding spaces on past questions: do they find the same messages, and those that answers used?"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ from schemas.vectors import EmbeddingSpace, Vector
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """A question of a chat, or a message in the place of one."""
+    """A question in a chat, or a message that stands in for one."""
 
     chat_id: str
     text: str
-    # a question of the query log, not a message
+    # whether it is from the query log, not a message
     is_question: bool
     # the messages that the bot says its answer used
     used: frozenset[int] = frozenset()
@@ -31,10 +31,10 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class SpaceFigures:
-    """What one of the spaces found."""
+    """The figures of one space."""
 
     space: str
-    # of the messages that answers used, the share among the `nearest`; None: no answer was reported
+    # share of the messages used by answers that are among the `nearest`; None: no answer was reported
     recall: float | None
     # milliseconds to embed a question
     embed_ms: float
@@ -42,12 +42,12 @@ class SpaceFigures:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """How alike two spaces answer."""
+    """How similar the results of two spaces are."""
 
-    # asked, and how many of them are questions; the others are messages
+    # all samples, and how many of them are questions, not messages
     samples: int
     questions: int
-    # messages that were looked at for each
+    # messages compared for each sample
     nearest: int
     # the share of the nearest messages that are in both, and of samples with the same nearest one
     overlap: float
@@ -56,7 +56,7 @@ class Comparison:
 
 
 def samples(connection: Connection, limit: int) -> list[Sample]:
-    """Return the tenant's latest questions, those first whose answers were reported; the rest are messages."""
+    """Return the tenant's latest questions, those with reported answers first, filled up with messages."""
     questions = [
         Sample(chat_id=chat_id, text=text, is_question=True, used=_messages(used))
         for chat_id, text, used in store.questions(connection, limit)
@@ -74,7 +74,7 @@ def compare(
     limit: int,
     nearest: int,
 ) -> Comparison:
-    """Search for the same in both spaces; models are asked outside any transaction.
+    """Search for the same samples in both spaces; models are called outside any transaction.
 
     Raises `NotFound` if there is nothing to ask, `SettingsError` and `ProviderUnavailable` if a model cannot be used.
     """

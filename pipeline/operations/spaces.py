@@ -1,7 +1,7 @@
-"""Switch the embedding model on live data: fill a space beside the active one, compare, switch, go back, retire.
+"""Switch the embedding model on live data: fill a space beside the active one, compare, switch, roll back, retire.
 
-All spaces but retired ones are written, so that after a switch the one before stays complete. A query compares in the
-space that was active when it began. Changes are made as the owner of the tables.
+All spaces but retired ones are written, so that the former space stays complete after a switch. A query searches the
+space that was active when it began. Changes need the owner of the tables.
 """
 
 from collections import Counter
@@ -26,13 +26,13 @@ COUNTED = ("messages", "sessions", "memories", "missing", "given_up")
 
 @dataclass(frozen=True, kw_only=True)
 class SpaceState:
-    """A space with the vectors that some tenants have in it."""
+    """A space, and counts of some tenants' vectors in it."""
 
     stored: StoredSpace
     messages: int
     sessions: int
     memories: int
-    # rows that should have a vector there and have none, and those of them that were given up
+    # rows that lack a vector in it, and those of them that were given up
     missing: int
     given_up: int
     # whether some of its vectors have an index
@@ -40,7 +40,7 @@ class SpaceState:
 
 
 def listing(database: Database, tenant_ids: Sequence[str]) -> list[SpaceState]:
-    """Return the state of all spaces; without vector tables none."""
+    """Return the state of all spaces; empty without vector tables."""
     with database.tenant("") as connection:
         spaces = store.listing(connection) if vectors.exist(connection) else []
         indexed = {
@@ -88,16 +88,16 @@ def missing(database: Database, tenant_ids: Sequence[str], space: EmbeddingSpace
 
 
 def add(owner: Engine, database: Database, tenant_ids: Sequence[str], space: EmbeddingSpace) -> StoredSpace:
-    """Register a space, which is written from now on; what is stored already is left to a backfill.
+    """Register a space, which is written from now on; a backfill must fill in existing rows.
 
-    Raises `InvalidInput` if it is there already.
+    Raises `InvalidInput` if it exists already.
     """
     with owner.connect() as connection:
         existing = next((s for s in store.listing(connection) if s.space.name == space.name), None)
     if existing is not None and existing.status != "retired":
         raise InvalidInput(f"the space {space.name} is there already, {existing.status}", field="model")
     if existing is not None:
-        # of texts that may have changed since
+        # its old vectors may be of texts that have changed since
         for _ in delete_vectors(database, tenant_ids, existing.space):
             pass
     with owner.begin() as connection:
@@ -107,7 +107,7 @@ def add(owner: Engine, database: Database, tenant_ids: Sequence[str], space: Emb
 def activate(
     owner: Engine, database: Database, tenant_ids: Sequence[str], name: str, *, force: bool = False
 ) -> StoredSpace:
-    """Let searches compare in a space that is complete; the one before stands by.
+    """Let searches use a complete space; the former one becomes `standby`.
 
     Raises `Busy` if it is not complete, unless `force`d, `InvalidInput` if it is active or retired, and `NotFound`.
     """
@@ -124,7 +124,7 @@ def activate(
 
 
 def rollback(owner: Engine) -> StoredSpace:
-    """Let searches compare in the space that was active before. Raises `NotFound` if none stands by."""
+    """Let searches use the space that was active before. Raises `NotFound` if none is `standby`."""
     with owner.connect() as connection:
         standing_by = [s for s in store.listing(connection) if s.status == "standby"]
     if not standing_by:
@@ -149,7 +149,7 @@ def retire(owner: Engine, name: str) -> EmbeddingSpace:
 
 
 def delete_vectors(database: Database, tenant_ids: Sequence[str], space: EmbeddingSpace) -> Iterator[int]:
-    """Delete all vectors of a space, some in each transaction; yields how many."""
+    """Delete all vectors of a space in several transactions; yield the number deleted by each."""
     for tenant_id in tenant_ids:
         for kind in vectors.OWNERS:
             deleted = DELETED_AT_ONCE
@@ -190,7 +190,7 @@ def require_complete(database: Database, tenant_ids: Sequence[str], space: Embed
 
 
 def _index(owner: Engine, space: EmbeddingSpace) -> None:
-    """Build, concurrently, those indexes of a space that the active one has."""
+    """Build, concurrently, the indexes of a space that the active one has."""
     with _autocommit(owner) as connection:
         active = vectors.active_space(connection)
         for kind in indexes.INDEXED:

@@ -15,10 +15,10 @@ from schemas.backfills import Backfill
 
 DEAD_LETTERS = 5
 COUNTED_UP_TO = 100_000
-"""Jobs of a kind and state: to count millions that are due would take seconds."""
+"""Counting stops here for each kind and state of jobs: counting millions would take seconds."""
 WEEK_DAYS = 7
 MONITORED = (counters.IN_SPACE, IN_BUCKET)
-"""What counters begin with that only Prometheus is shown."""
+"""Prefixes of counters that only Prometheus shows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,15 +41,15 @@ class JobCounts:
     running: int
     retrying: int
     dead: int
-    # how long the oldest one that is not done has been pending; None: nothing is
+    # how long the oldest unfinished one has been pending; None: there is none
     oldest_seconds: float | None
-    # of those that nobody has claimed: due by now, and how long the first of them has been
+    # unclaimed jobs that are due, and for how long the first of them has been
     late: int
     late_seconds: float
 
     @property
     def any(self) -> bool:
-        """Tell whether there are any."""
+        """Whether there are any."""
         return bool(self.pending or self.running or self.retrying or self.dead)
 
 
@@ -81,13 +81,13 @@ class SpaceCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """What one tenant has stored."""
+    """Counts of one tenant's data."""
 
     chats: int
     messages: int
-    # of the messages: accepted, and not yet placed in a session
+    # messages accepted but not yet placed in a session
     waiting: int
-    # of the messages: set aside, as they cannot be placed (`backscroll jobs list`)
+    # messages set aside, as they cannot be placed (`backscroll jobs list`)
     quarantined: int
     sessions: dict[str, int]
     memories: int
@@ -96,7 +96,7 @@ class Counts:
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
-    """Everything about one moment."""
+    """The status at one moment."""
 
     # the database's clock
     at: datetime
@@ -108,7 +108,7 @@ class Status:
     # the age of the tenant's longest waiting message
     oldest_unplaced_seconds: float | None
     counts: Counts
-    # figures of the tenant by name: since midnight (UTC), and of seven days with today
+    # the tenant's counters: since midnight (UTC), and of seven days including today
     today: dict[str, float]
     week: dict[str, float]
     dead_letters: list[DeadLetter]
@@ -119,9 +119,9 @@ class Status:
 
 
 def collect(database: Database, tenant_id: str, *, all_tenants: bool) -> Status:
-    """Collect the status; `all_tenants` needs the maintenance role, and shows jobs without texts.
+    """Collect the status; `all_tenants` needs the maintenance role.
 
-    Raises `DatabaseUnavailable`, and `SettingsError` when there is no maintenance role to look as.
+    Raises `DatabaseUnavailable`, and `SettingsError` without a maintenance role.
     """
     with database.tenant(tenant_id) as connection:
         at, version, pgvector, size = stats.server(connection)
@@ -172,34 +172,34 @@ def job_counts(connection: Connection) -> list[JobCounts]:
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How far the messages of some chats are on their way into memory."""
+    """The progress of some chats' messages into memory."""
 
     messages: int
-    # accepted, and not yet placed in a session
+    # accepted but not yet placed in a session
     waiting: int
-    # of the messages looked at: those with text, and those of them that have a vector
+    # of the messages checked: those with text, and those of them that have a vector
     to_embed: int
     embedded: int
-    # closed sessions, and those of them that are summarized, too short for it, or failed
+    # closed sessions, and those of them that are summarized, too short, or failed
     closed: int
     summarized: int
-    # jobs still to do, and given up; of those: the last error
+    # jobs still to do, jobs given up, and the last error of those
     pending: int
     dead: int
     error: str | None
 
     @property
     def complete(self) -> bool:
-        """Tell whether nothing more will happen to them by itself."""
+        """Whether nothing more will happen to them without intervention."""
         return not self.pending and not self.waiting
 
 
 def progress(
     database: Database, tenant_id: str, chat_ids: Sequence[str], latest: int | None = None
 ) -> Progress:
-    """Measure how far these chats are; without pgvector, vectors are not waited for.
+    """Measure the progress of these chats; without pgvector, vectors are not counted.
 
-    Vectors are looked for of all messages, or of the `latest` of each chat.
+    Vectors are checked for all messages, or for the `latest` of each chat.
     """
     with database.tenant(tenant_id) as connection:
         return Progress(**stats.progress(connection, chat_ids, latest)._mapping)

@@ -19,12 +19,12 @@ class Swept:
 
     sessions_closed: int = 0
     given_up: int = 0
-    # rows that may be claimed now, by kind: as many as matter
+    # rows that may be claimed now, by kind, counted up to a limit
     due: dict[str, int] = field(default_factory=dict)
 
 
 def sweep(database: Database, rules: SessionPolicy, max_attempts: int, count_up_to: int = 1000) -> Swept:
-    """Close, give up, and count due jobs, up to a number of each kind; nothing if another sweep is running."""
+    """Close sessions, give up exhausted jobs, and count due ones; do nothing if another sweep is running."""
     with database.maintenance() as connection:
         if not claims.lock_sweep(connection):
             return Swept()
@@ -37,7 +37,7 @@ def sweep(database: Database, rules: SessionPolicy, max_attempts: int, count_up_
     closed = 0
     for tenant_id, chat_id in idle:
         with database.tenant(tenant_id) as connection:
-            # Whoever holds the chat is placing messages in it, and closes what has ended.
+            # Whoever holds the chat is placing messages in it, and closes its ended sessions.
             chat = chats.lock_free(connection, [chat_id]).get(chat_id)
             if chat is not None:
                 closed += session_ranges.close_sessions(connection, tenant_id, chat_id, rules.for_chat(chat))

@@ -8,7 +8,7 @@ from pipeline.store.connections.database import Database
 from schemas.memory.topics import ChatTopics, CountedTopic, TopicFilter, TopicPeriod
 
 
-def of_chat(database: Database, tenant_id: str, chat_id: str, filters: TopicFilter) -> ChatTopics:
+def chat_topics(database: Database, tenant_id: str, chat_id: str, filters: TopicFilter) -> ChatTopics:
     """Count the topics of a chat's summaries by week or month. Raises `NotFound`, `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
         chat = lookup.find_chat(connection, chat_id)

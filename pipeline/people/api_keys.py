@@ -1,4 +1,4 @@
-"""Make, list, rotate and revoke the API keys of a tenant.
+"""Create, list, rotate and revoke the API keys of a tenant.
 
 A secret is shown once, and only its SHA-256 is kept: it has 256 random bits, so nobody can guess what was hashed.
 """
@@ -18,12 +18,12 @@ from schemas.bots.keys import CurrentKey, KeyIn, ListedKey, NewKey, Rotation
 from schemas.errors import Conflict, InvalidInput, NotFound
 
 PREFIX = "bks_"
-"""By which scanners for secrets find one that was published."""
+"""Lets secret scanners recognize a published key."""
 SECRET_BYTES = 32
 
 
-class GivesTooMuch(InvalidInput):
-    """A key would grant more than it has."""
+class GrantsTooMuch(InvalidInput):
+    """A key would grant more than it has itself."""
 
 
 def digest_of(secret: str) -> bytes:
@@ -32,9 +32,9 @@ def digest_of(secret: str) -> bytes:
 
 
 def create(database: Database, tenant_id: str, grant: KeyIn, by: CurrentKey | None = None) -> NewKey:
-    """Make a key; the tenant begins to exist with its first one.
+    """Create a key, and the tenant with its first one.
 
-    Raises `GivesTooMuch` if it grants more than the key `by`; None: whoever can reach the database may grant anything.
+    Raises `GrantsTooMuch` if it grants more than the key `by`; None: no limit, as for whoever can reach the database.
     """
     if grant.expires_at is not None and grant.expires_at <= datetime.now(UTC):
         raise InvalidInput("expires_at: must be in the future", field="expires_at")
@@ -58,7 +58,7 @@ def rotate(
 ) -> NewKey:
     """Give a key a new secret; the old one works for `keep_hours` more, so at most two are valid at once.
 
-    Raises `NotFound`, `Conflict` for a key that has ended, and `GivesTooMuch` as `create` does.
+    Raises `NotFound`, `Conflict` for a key that has ended, and `GrantsTooMuch` as `create` does.
     """
     secret, now = _secret(), datetime.now(UTC)
     until = now + timedelta(hours=rotation.keep_hours)
@@ -78,7 +78,7 @@ def rotate(
 
 
 def revoke(database: Database, tenant_id: str, key_id: int) -> ListedKey:
-    """End a key with all its secrets; may be repeated. Raises `NotFound`."""
+    """Revoke a key with all its secrets; idempotent. Raises `NotFound`."""
     with database.tenant(tenant_id) as connection:
         revoked = store.revoke(connection, key_id)
         if revoked is None:
@@ -88,7 +88,7 @@ def revoke(database: Database, tenant_id: str, key_id: int) -> ListedKey:
 
 
 def end_again(connection: Connection, key: bytes, ended: Mapping[bytes, datetime | None]) -> int:
-    """End the keys whose secrets have ended by a suppression list with this key; return how many."""
+    """End the keys whose secrets have ended according to a suppression list with this key; return how many."""
     names = {suppression.hash_of(key, "key", d.hex()): key_id for key_id, d in store.digests(connection)}
     again = names.keys() & ended.keys()
     for name in again:
@@ -97,7 +97,7 @@ def end_again(connection: Connection, key: bytes, ended: Mapping[bytes, datetime
 
 
 def _note_end(connection: Connection, tenant_id: str, key_id: int, until: datetime | None) -> None:
-    """Put a key's secret on the suppression list, for restored backups that know it; None: it ended for good."""
+    """Put a key's secret on the suppression list, for restored backups that contain it; None: it ended for good."""
     (secret,) = (digest.hex() for known_id, digest in store.digests(connection) if known_id == key_id)
     suppression.put(connection, tenant_id, [("key", secret)], until)
 
@@ -111,13 +111,13 @@ def _unknown(key_id: int) -> NotFound:
 
 
 def _require_within(by: CurrentKey, grant: KeyIn | ListedKey) -> None:
-    """Raise `GivesTooMuch` for more than the key `by` has."""
+    """Raise `GrantsTooMuch` for more than the key `by` has."""
     for scope in grant.scopes:
         if scope not in by.scopes:
-            raise GivesTooMuch(f"your key has not the scope {scope} itself", field="scopes")
+            raise GrantsTooMuch(f"your key has not the scope {scope} itself", field="scopes")
     if by.chats is not None and (grant.chats is None or not set(grant.chats) <= set(by.chats)):
-        raise GivesTooMuch(f"your key is only for {len(by.chats)} chats itself", field="chats")
+        raise GrantsTooMuch(f"your key is only for {len(by.chats)} chats itself", field="chats")
     for name in ("requests_per_second", "messages_per_day", "expires_at"):
         limit, wanted = getattr(by, name), getattr(grant, name)
         if limit is not None and (wanted is None or wanted > limit):
-            raise GivesTooMuch(f"your key has {limit} itself: give at most that", field=name)
+            raise GrantsTooMuch(f"your key has {limit} itself: give at most that", field=name)

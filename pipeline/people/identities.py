@@ -1,4 +1,4 @@
-"""Link the senders, of one platform or of several, that are one person.
+"""Link the senders, on one platform or several, that are one person.
 
 A sender without links is their own user, by the sender's id. Linking rewrites nothing: memories, messages and
 suppression keep the id that they came under, and a query for a person asks for all their ids. So unlinking separates
@@ -19,7 +19,7 @@ from schemas.errors import InvalidInput
 from schemas.people.users import User
 
 MAX_IDS = 100
-"""Ids of one person: every query in their name looks for all of them."""
+"""Ids of one person: every query for them searches all of these."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,12 +65,12 @@ def unite(connection: Connection, tenant_id: str, sender_id: str, other: str) ->
     user, linked = store.user_of(connection, sender_id), store.user_of(connection, other)
     if user == linked or (user != sender_id and linked != other):
         return
-    # whom somebody has named keeps that name
+    # a user whom somebody has linked keeps their id
     into, moving = (linked, user) if user == sender_id else (user, linked)
     _move(connection, tenant_id, store.ids_of(connection, moving), into)
 
 
-def follow(connection: Connection, tenant_id: str, sender_id: str, new: str) -> None:
+def link_new_id(connection: Connection, tenant_id: str, sender_id: str, new: str) -> None:
     """Link the new id of a sender to the user that the former one was linked to, if any; locked as for `unite`."""
     user, *linked = store.ids_of(connection, sender_id)
     if linked and store.user_of(connection, new) == new:
@@ -126,7 +126,7 @@ def _move(connection: Connection, tenant_id: str, ids: list[str], user: str) -> 
         )
     store.move(connection, tenant_id, ids, user)
     everyone = [*there, *ids]
-    # who is not to be remembered is not under any of their ids
+    # memory that is off for one id is off for all of them
     if suppression.unremembered(connection, everyone):
         suppression.put_unremembered(connection, tenant_id, everyone)
 

@@ -1,4 +1,4 @@
-"""Set and show who is in a chat, where not everybody has spoken."""
+"""Set and show the members of a chat, who need not have spoken."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from schemas.people.users import Members
 
 
 def set_members(database: Database, tenant_id: str, chat_id: str, senders: Sequence[str]) -> Members:
-    """Set the senders that are in a chat, until others speak there; who is not to be remembered is not named.
+    """Set the members of a chat; later speakers are added, and people whose memory is off stay unnamed.
 
     Raises `NotFound`, `DatabaseUnavailable`.
     """
@@ -39,32 +39,34 @@ def change(
     left: Sequence[str],
     at: datetime | None,
 ) -> None:
-    """Add senders to a chat and remove others, as of a time (None: now); who has spoken there since then stays.
+    """Add members to a chat and remove others, as of a time (None: now); those who have spoken since then stay.
 
-    Who was forgotten or has left since then, or whose chat was forgotten, is not added, and who is not to be remembered
-    is not named. Raises `DatabaseUnavailable`.
+    Senders who were forgotten or have left since then, or whose chat was forgotten, are not added; those whose memory
+    is off stay unnamed. Raises `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
         suppression_list.lock(connection, tenant_id, chat_id, exclusive=True)
         chat = chats.followed(connection, chat_id)
         if chat is None:
-            if suppression.stopped(connection, at, ("chat", chat_id)):
+            if suppression.is_kept_out(connection, at, ("chat", chat_id)):
                 return
             chat = chats.ensure(connection, tenant_id, ChatIn(chat_id=chat_id))
         elif chat.chat_id != chat_id:
             suppression_list.lock(connection, tenant_id, chat.chat_id, exclusive=True)
         hidden = suppression.unremembered(connection, joined)
         stopped = {
-            sender for sender in joined if suppression.stopped(connection, at, ("user", sender), ("tenant",))
+            sender
+            for sender in joined
+            if suppression.is_kept_out(connection, at, ("user", sender), ("tenant",))
         }
         if at is None:
-            # they may be there, or were before they were forgotten
+            # a forgotten sender may have joined since: they are added unnamed
             hidden, stopped = hidden | stopped, set()
         else:
             stopped |= {
                 sender
                 for sender in joined
-                if suppression.stopped(connection, at, ("left", chat.chat_id, sender))
+                if suppression.is_kept_out(connection, at, ("left", chat.chat_id, sender))
             }
         named = {store.UNKNOWN if sender in hidden else sender for sender in joined if sender not in stopped}
         store.add(connection, tenant_id, chat.chat_id, sorted(named))
@@ -74,7 +76,7 @@ def change(
 
 
 def show(database: Database, tenant_id: str, chat_id: str) -> Members:
-    """Return who is in a chat: who has spoken or was named. Raises `NotFound`, `DatabaseUnavailable`."""
+    """Return the members of a chat: those who have spoken or were named. Raises `NotFound`, `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
         chat = chats.followed(connection, chat_id)
         if chat is None:

@@ -1,9 +1,9 @@
-"""Keep forgotten things from coming back: a suppression list of keyed hashes, checked before anything is stored.
+"""Keep forgotten data from coming back: a suppression list of keyed hashes, checked before anything is stored.
 
-A message's entry is for good. Those of a user, a chat and a tenant stop what was sent before the forgetting, not what
-is said later. A user who is not to be remembered has an entry, too, for as long as that holds; an API key that has
-ended, for backups that still know it; and who has left a chat, for a platform that says once more that they came. An
-entry names nobody: it is an HMAC under a key of the tenant's own.
+A message's entry is permanent. Those of a user, a chat and a tenant keep out what was sent before the forgetting, not
+later messages. Users whose memory is off have an entry, too, as long as it is off; so do ended API keys, which backups
+may still contain, and members who have left, as a platform may repeat that they joined. An entry names nobody: it is an
+HMAC under the tenant's own key.
 """
 
 import hmac
@@ -24,24 +24,24 @@ from schemas.messages import MessageIn
 
 Kind = Literal["message", "user", "chat", "tenant", "memory", "unremembered", "key", "left"]
 Named = tuple[Kind, *tuple[str, ...]]
-"""What an entry may be for: its kind, and its names."""
+"""The subject of an entry: its kind, and its names."""
 
 
 def hash_of(key: bytes, kind: Kind, *names: str) -> bytes:
-    """Return the suppression hash of what has these names (HMAC-SHA256); no name holds NUL."""
+    """Return the suppression hash of a subject (HMAC-SHA256); no name may contain NUL."""
     return hmac.digest(key, "\0".join([kind, *names]).encode(), "sha256")
 
 
 def _sender_names(sender_id: str, chat_id: str, former: Sequence[str] = ()) -> list[Named]:
-    """Return the entries that would keep out what somebody says in a chat, whatever ids it had before."""
+    """Return the subjects that would keep out a sender's messages in a chat, also under its `former` ids."""
     ids = {sender_id, *(in_other_chat(sender_id, chat_id, former_chat) for former_chat in former)}
-    # who was known by name alone was forgotten or switched off in every chat
+    # a sender known by name alone was forgotten or switched off in every chat
     ids |= {before for sender in ids if (before := without_chat(sender))}
     return [name for sender in ids for name in (("user", sender), ("unremembered", sender))]
 
 
 def _names_of(chat_id: str, messages: Sequence[MessageIn], former: Sequence[str] = ()) -> list[Named]:
-    """Return everything whose entry would keep one of these messages out."""
+    """Return the subjects whose entries would keep out any of these messages."""
     names: list[Named] = [("tenant",), ("chat", chat_id)]
     for sender in {message.sender_id for message in messages}:
         names += _sender_names(sender, chat_id, former)
@@ -49,14 +49,14 @@ def _names_of(chat_id: str, messages: Sequence[MessageIn], former: Sequence[str]
 
 
 def hashes_of(key: bytes | None, chat_id: str, messages: Sequence[MessageIn]) -> list[bytes]:
-    """Return every hash that would keep one of these messages out."""
+    """Return the hashes that would keep out any of these messages."""
     return hashes(key, *_names_of(chat_id, messages))
 
 
 def _listed(
     connection: Connection, key: bytes | None, names: Iterable[Named]
 ) -> dict[Named, datetime | None]:
-    """Return which of these are on the suppression list, and up to when they stop what was sent (None: always)."""
+    """Return those on the suppression list, each with the time up to which it keeps data out (None: always)."""
     if key is None:
         return {}
     hashes = {hash_of(key, *name): name for name in names}
@@ -73,7 +73,7 @@ class Admitted:
 
     messages: list[MessageIn]
     kept_out: list[str]
-    # of somebody among them who is in the chat and will not be remembered
+    # whether a member of the chat among their senders has memory off
     unnamed: bool = False
 
 
@@ -85,9 +85,9 @@ def admit(
     *,
     former: Sequence[str] = (),
 ) -> Admitted:
-    """Filter out what was forgotten; call it under the chat's lock, with the key read under it.
+    """Filter out forgotten messages; call it under the chat's lock, with the key read under that lock.
 
-    With the chat's `former` ids, people who were forgotten by their names under those are kept out, too.
+    `former` are the chat's earlier ids: people forgotten by name under them are kept out, too.
     """
     listed = _listed(connection, key, _names_of(chat_id, messages, former))
     out = {
@@ -110,14 +110,14 @@ def admit(
 
 
 def is_suppressed(connection: Connection, kind: Kind, *names: str) -> bool:
-    """Tell whether something of these names must not be stored, whenever it was sent."""
+    """Tell whether a subject must not be stored, whenever it was sent."""
     return None in _listed(connection, store.key(connection), [(kind, *names)]).values()
 
 
-def stopped(connection: Connection, at: datetime | None, *named: Named) -> bool:
-    """Tell whether what was said or asked then must not be stored, as one of these was forgotten since.
+def is_kept_out(connection: Connection, at: datetime | None, *named: Named) -> bool:
+    """Tell whether words of that time must not be stored, as one of these subjects was forgotten since.
 
-    Without a time it may be from before any forgetting.
+    Without a time they count as older than any forgetting.
     """
     listed = _listed(connection, store.key(connection), named)
     return any(at is None or _reaches(until, at) for until in listed.values())
@@ -126,29 +126,29 @@ def stopped(connection: Connection, at: datetime | None, *named: Named) -> bool:
 def keeps_out_sender(
     database: Database, tenant_id: str, chat_id: str, sender_id: str | None, at: datetime | None
 ) -> bool:
-    """Tell whether what a sender said in a chat then must not be stored; without a sender it may."""
+    """Tell whether a sender's words of that time in a chat must not be stored; without a sender they may."""
     if sender_id is None:
         return False
     with database.tenant(tenant_id) as connection:
-        return stopped(connection, at, *_sender_names(sender_id, chat_id))
+        return is_kept_out(connection, at, *_sender_names(sender_id, chat_id))
 
 
 def hashes(key: bytes | None, *named: Named) -> list[bytes]:
-    """Return the entries for these under a tenant's key; none where there is no key yet, and so no entry."""
+    """Return the hashes of these under a tenant's key; none while the tenant has no key, and so no entries."""
     return [] if key is None else [hash_of(key, *name) for name in named]
 
 
 def entries(connection: Connection, tenant_id: str, *named: Named) -> list[bytes]:
-    """Return the entries for these under the tenant's key, which is made if there is none."""
+    """Return the hashes of these under the tenant's key, which is created if missing."""
     return hashes(store.ensure_key(connection, tenant_id), *named)
 
 
 def put(
     connection: Connection, tenant_id: str, named: Sequence[Named], until: datetime | None
 ) -> list[bytes]:
-    """Put these, all of one kind, on the suppression list, and return their entries.
+    """Put subjects of one kind on the suppression list, and return their hashes.
 
-    They stop what was sent until then (None: always).
+    They keep out what was sent up to `until` (None: always).
     """
     if not named:
         return []
@@ -167,7 +167,7 @@ def keeps_out(connection: Connection, memory: MemoryIn, content_hash: bytes) -> 
     """Tell whether a memory must not be written, as its person or place was forgotten or switched off.
 
     Call it under the lock of the chat that it was learned in. A memory that does not say when it was learned counts
-    as learned now, unless the same one was forgotten: then it is the forgotten one that comes again.
+    as learned now, unless the same one was forgotten: then it counts as that one coming back.
     """
     entry: Named = ("memory", *memory_names(memory.scope, memory.user_id, memory.agent_id, content_hash))
     around: list[Named] = [("tenant",)]
@@ -190,7 +190,7 @@ def memory_names(
 
 
 def unremembered(connection: Connection, ids: Sequence[str]) -> set[str]:
-    """Return which of these senders are not to be remembered."""
+    """Return the senders whose memory is off."""
     names: dict[Named, list[str]] = {}
     for sender in ids:
         for name in _sender_names(sender, ""):
@@ -200,19 +200,19 @@ def unremembered(connection: Connection, ids: Sequence[str]) -> set[str]:
 
 
 def put_unremembered(connection: Connection, tenant_id: str, ids: Sequence[str]) -> None:
-    """Remember none of these senders from now on."""
+    """Switch the memory of these senders off."""
     put(connection, tenant_id, [("unremembered", sender) for sender in ids], None)
 
 
 def put_left(
     connection: Connection, tenant_id: str, chat_id: str, senders: Sequence[str], at: datetime
 ) -> None:
-    """Keep what is said once more of their coming until then from adding these senders to a chat."""
+    """Ignore repeated events, up to `at`, of these senders joining a chat."""
     put(connection, tenant_id, [("left", chat_id, sender) for sender in senders], at)
 
 
 def carry_over(connection: Connection, tenant_id: str, sender_id: str, new: str) -> None:
-    """Extend what keeps out a sender to their new id."""
+    """Copy a sender's suppression entries to their new id."""
     key = store.key(connection)
     names: list[Named] = [("user", sender_id), ("unremembered", sender_id)]
     for name, until in _listed(connection, key, names).items():
@@ -220,7 +220,7 @@ def carry_over(connection: Connection, tenant_id: str, sender_id: str, new: str)
 
 
 def remember_user(database: Database, tenant_id: str, any_id: str, *, remembered: bool) -> None:
-    """Switch a person's memory on or off under all their ids; what there is already stays until it is forgotten.
+    """Switch a person's memory on or off under all their ids; existing data stays until it is forgotten.
 
     Raises `InvalidInput` for somebody who stays off by a name that was switched off in all chats.
     """

@@ -1,7 +1,7 @@
-"""Decide who may see what was learned where: only those who were all there.
+"""Decide where a memory may be shown: only where everybody present was there when it was learned.
 
-The database prefilters; the pure functions here decide. They fail closed: a chat whose people nobody has named, or
-with a listener whose name is not kept, is only shown what was learned there.
+The database prefilters; the pure functions here decide. They fail closed: a chat without known members, or with a
+listener whose name is not kept, is shown only what was learned in it.
 """
 
 from collections.abc import Iterable
@@ -46,8 +46,8 @@ def place_of_question(
 ) -> Place:
     """Return the place of a question, with the chat's members and the asker in it.
 
-    With `unnamed` there is somebody whose name is not kept: in a direct chat the one person whom it is with, in any
-    other, and where only the asker is known, an unknown listener.
+    `unnamed` says that a member's name is not kept. In a direct chat with one known person that is this person;
+    anywhere else, and where no member is known, it is an unknown listener.
     """
     known = frozenset(members)
     persons = known if asker is None else known | {asker}
@@ -58,7 +58,7 @@ def place_of_question(
 def may_show(policy: VisibilityPolicy, learned: Place, here: Place) -> bool:
     """Tell whether what was learned in one place may be shown in the other.
 
-    By `strict`, everybody who is there must have been there. A direct chat's memories are shown only in direct chats,
+    By `strict`, everybody here must have been there. A direct chat's memories are shown only in direct chats,
     and those of a chat where only one person has spoken, which may be an undeclared direct chat, in no group.
     """
     if learned.chat_id == here.chat_id or policy == "tenant":
@@ -76,7 +76,7 @@ def is_alone(here: Place, asker: str | None) -> bool:
 
 
 def visible(policy: VisibilityPolicy, here: Place, places: Iterable[Place]) -> Visible:
-    """Return which of these places' memories may be shown to an asker; the place's own always."""
+    """Return the places whose memories may be shown here; this place's own always may."""
     chats = {place.chat_id for place in places if may_show(policy, place, here)}
     return Visible(everywhere=policy == "tenant", chats=frozenset(chats | {here.chat_id}))
 

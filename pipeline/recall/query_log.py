@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from pipeline.jobs.failures import reason_of
 from pipeline.memories import statements
 from pipeline.people import suppression
-from pipeline.people.suppression import Named, stopped
+from pipeline.people.suppression import Named, is_kept_out
 from pipeline.recall.ask.ask import Ask
 from pipeline.recall.context_figures import SOURCES
 from pipeline.store.chats import chats
@@ -213,7 +213,7 @@ def _locked(connection: Connection, row: Row[Any]) -> Row[Any] | None:
     shown = len(messages) + len(remembered) + len(weeks)
     if newer is None or newer.redacted_at is not None or locked < shown:
         return None
-    return None if stopped(connection, newer.asked_at, *_names(newer.chat_id, newer.user_id)) else newer
+    return None if is_kept_out(connection, newer.asked_at, *_names(newer.chat_id, newer.user_id)) else newer
 
 
 def _ids(items: Iterable[str], kind: str) -> set[str]:

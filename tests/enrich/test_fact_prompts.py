@@ -75,7 +75,7 @@ def prompt_of(messages: list[Message], known: list[KnownFact] | None = None, **n
         "people": PEOPLE,
         "time_zone": UTC,
         "language": "english",
-        "most": 3,
+        "max_facts": 3,
         "max_tokens": 900,
     } | named
     return fact_prompts.fact_prompt(messages, KNOWN if known is None else known, **options)

@@ -20,7 +20,7 @@ GROUP = replace(DIRECT, kind="group", names={"Ann": "telegram:Ann", "Боб": "t
 
 def kept(*lines: str, people: People = DIRECT, role: str = "user") -> list[Fact]:
     said = [message(line, "Ann", minute=n, id=n, role=role) for n, line in enumerate(lines, start=1)]
-    return RequestExtractor().extract(said, people=people, most=9)
+    return RequestExtractor().extract(said, people=people, max_facts=9)
 
 
 def pairs(texts: str) -> list[tuple[str, str]]:

@@ -183,7 +183,7 @@ def test_where_no_answer_can_be_used_the_session_is_extracted_and_asked_about_la
     # Given a model that never answers well
     server.replies(then=lambda _request: bad)
     handle = handler(one_session, client)
-    for attempt in range(1, runner.AGAIN_ATTEMPTS + 1):
+    for attempt in range(1, runner.MODEL_ATTEMPTS + 1):
         run_due(one_session, handle)
         # Then there is a summary all the same, marked as what it is, with the reason
         assert stored(one_session) == [("summarized", "extractive-v1")]
@@ -191,7 +191,7 @@ def test_where_no_answer_can_be_used_the_session_is_extracted_and_asked_about_la
         reason = str(rows(one_session, "SELECT failure_reason FROM conversation_sessions")[0][0])
         assert reason.startswith(("Provider", "InvalidAnswer"))
         # and it is asked again hours later, but not for ever
-        expected = [] if attempt == runner.AGAIN_ATTEMPTS else [(6 * 3600, attempt)]
+        expected = [] if attempt == runner.MODEL_ATTEMPTS else [(6 * 3600, attempt)]
         assert waiting(one_session) == expected
         run_due(one_session, handle)
         pass_hours(one_session, 6)

@@ -127,17 +127,17 @@ def test_whatever_is_stored_of_a_chat_waits_for_its_forgetting_and_for_that_of_n
 def test_what_is_asked_and_shown_between_the_search_and_the_lock_is_taken_back_too(
     talked: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ahead = derived.take_back_ahead
+    ahead = derived.remove_ahead
 
     def and_then_somebody_asks(
         connection: Connection, tenant_id: str, chat_id: str, ids: list[int]
-    ) -> derived.TakenBack:
+    ) -> derived.Removed:
         taken = ahead(connection, tenant_id, chat_id, ids)
         log(talked, "ctx_shown", "what now?", [f"message:{ids[0]}"])
         log(talked, "ctx_quoting", "my zebrafish lives in the bath", [])
         return taken
 
-    monkeypatch.setattr(derived, "take_back_ahead", and_then_somebody_asks)
+    monkeypatch.setattr(derived, "remove_ahead", and_then_somebody_asks)
     edits.delete(talked, TENANT, CHAT.chat_id, "z", SESSION_POLICY)
     assert rows(talked, "SELECT query, answer, shown FROM query_log ORDER BY context_id") == [
         (None, None, {}),
@@ -169,7 +169,7 @@ def test_a_question_quotes_a_text_in_whole_words(talked: Database) -> None:
         log(talked, f"ctx_{number}", asked, [])
         log(talked, f"ctx_{number}_elsewhere", asked, [], chat=OTHER.chat_id)
         with talked.tenant(TENANT) as connection:
-            derived.take_back(connection, TENANT, CHAT.chat_id, texts=["something else", said])
+            derived.remove(connection, TENANT, CHAT.chat_id, texts=["something else", said])
         taken_back = rows(talked, "DELETE FROM query_log WHERE query IS NULL RETURNING context_id")
         assert taken_back == ([(f"ctx_{number}",)] if goes else []), said
         rows(talked, "DELETE FROM query_log RETURNING 1")

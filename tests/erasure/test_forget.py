@@ -325,9 +325,9 @@ def test_what_everybody_may_know_of_somebody_goes_with_them(promoted: UUID, data
 
 
 def test_an_export_has_what_everybody_may_know_of_somebody(promoted: UUID, database: Database) -> None:
-    records = export.of_user(database, TENANT, "test:ann")
+    records = export.export_user(database, TENANT, "test:ann")
     assert [r["content"] for r in records if r["record"] == "memory"] == [DIABETES.content]
-    assert all(r["record"] != "memory" for r in export.of_user(database, TENANT, "test:bob"))
+    assert all(r["record"] != "memory" for r in export.export_user(database, TENANT, "test:bob"))
 
 
 def test_what_corrects_it_is_theirs_too(promoted: UUID, database: Database) -> None:

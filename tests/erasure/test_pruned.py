@@ -62,7 +62,7 @@ class Talk:
 
     def exported(self, sender: str) -> list[str]:
         """The chats of the sessions in the export of a person."""
-        records = export.of_user(self.database, TENANT, sender)
+        records = export.export_user(self.database, TENANT, sender)
         return [record["chat_id"] for record in records if record["record"] == "session"]
 
     def summarized(self) -> list[object]:

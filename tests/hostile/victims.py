@@ -134,7 +134,7 @@ def _ask_a_model(database: Database, tenant: str, word: str) -> None:
     call = Call(tenant_id=tenant, chat_id=SHARED_CHAT, purpose="summary", claim=mine)
     model = ScriptedModel(Completion(text=f"The {word} of the lighthouse."))
     Gateway(database, model).complete(call, asking(word), timeout_seconds=5)
-    runner.give_back(database, held)
+    runner.release_untried(database, held)
 
 
 def _name(database: Database, tenant: str, word: str) -> None:

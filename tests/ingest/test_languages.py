@@ -209,7 +209,7 @@ def test_a_change_that_was_broken_off_goes_on(database: Database, monkeypatch: p
 
 
 def test_texts_of_the_declared_language_or_of_none_look_like_no_other() -> None:
-    assert languages.looks_like(GERMAN, "english") == "german"
-    assert languages.looks_like(GERMAN, "german+english") is None
-    assert languages.looks_like(GERMAN, "simple") is None
-    assert languages.looks_like(["ok", "Fibralonga 34,90"], "english") is None
+    assert languages.undeclared_language(GERMAN, "english") == "german"
+    assert languages.undeclared_language(GERMAN, "german+english") is None
+    assert languages.undeclared_language(GERMAN, "simple") is None
+    assert languages.undeclared_language(["ok", "Fibralonga 34,90"], "english") is None

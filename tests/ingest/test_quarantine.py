@@ -87,7 +87,7 @@ def test_later_messages_are_placed_and_the_one_aside_stays(database: Database, s
 
 def test_a_fault_that_befalls_every_message_blames_none(database: Database, settings: Settings) -> None:
     refuse(settings, "true")
-    accept.accept(database, TENANT, CHAT, [message(n) for n in range(3 * poison.BLAMED_AT_MOST)])
+    accept.accept(database, TENANT, CHAT, [message(n) for n in range(3 * poison.MAX_BLAMED_PER_TURN)])
     while turn(database).claimed:
         pass
     assert aside(database) == []

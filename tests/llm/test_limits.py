@@ -61,7 +61,7 @@ def test_no_worker_asks_a_provider_that_is_down_until_one_tried(
     down, there = ScriptedModel(DOWN, DOWN, DOWN, DOWN, DOWN, ANSWER), ScriptedModel()
     mine, theirs = Gateway(database, down), Gateway(elsewhere, there)
     # Given a provider that does not answer one worker
-    for n in range(limits.FAILURES):
+    for n in range(limits.FAILURES_BEFORE_PAUSE):
         ask(mine, f"{n}")
     # Then no worker asks it, of whatever tenant, and each is told how long
     began = monotonic()
@@ -70,7 +70,7 @@ def test_no_worker_asks_a_provider_that_is_down_until_one_tried(
         assert isinstance(error, ProviderUnavailable)
         assert 10 < (error.retry_after or 0) <= limits.FIRST_STOP_SECONDS
     assert monotonic() - began < 2
-    assert (down.calls, there.calls) == (limits.FAILURES, 0)
+    assert (down.calls, there.calls) == (limits.FAILURES_BEFORE_PAUSE, 0)
     # When the time is up one call tries, and the others wait for it
     pass_time(database, limits.FIRST_STOP_SECONDS)
     tried = []
@@ -165,7 +165,7 @@ def test_calls_made_before_a_stop_neither_prolong_nor_end_it() -> None:
 
 def test_a_question_whose_time_is_over_asks_and_blames_nobody(database: Database) -> None:
     model = ScriptedModel()
-    for n in range(limits.FAILURES + 1):
+    for n in range(limits.FAILURES_BEFORE_PAUSE + 1):
         with pytest.raises(ProviderUnavailable, match="no time was left"):
             Gateway(database, model).complete(CALL, asking(f"什么时候 {n}"), timeout_seconds=1e-6)
     assert model.calls == 0
@@ -174,7 +174,7 @@ def test_a_question_whose_time_is_over_asks_and_blames_nobody(database: Database
 
 def test_a_provider_that_is_too_slow_for_a_question_is_not_down_for_the_summaries(database: Database) -> None:
     slow = Gateway(database, ScriptedModel(DOWN, seconds=5))
-    for n in range(limits.FAILURES + 1):
+    for n in range(limits.FAILURES_BEFORE_PAUSE + 1):
         with pytest.raises(ProviderUnavailable):
             slow.complete(CALL, asking(f"{n}"), timeout_seconds=0.2)
     assert ask(Gateway(database, ScriptedModel())) is None

@@ -122,7 +122,7 @@ def test_a_forgotten_person_is_no_entity_and_related_to_nobody(talk: Talk) -> No
 
 
 def test_the_export_of_a_person_names_the_memories_that_name_them(talk: Talk) -> None:
-    records = export.of_user(talk.database, TENANT, "test:lena")
+    records = export.export_user(talk.database, TENANT, "test:lena")
     (entity,) = [record for record in records if record["record"] == "entity"]
     assert entity["names"] == ["Lena"]
     named_in = rows(talk.database, "SELECT id FROM memories WHERE content ~ 'Lena' ORDER BY id")

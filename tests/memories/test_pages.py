@@ -61,7 +61,7 @@ def learn(database: Database, memory: UUID, *said: tuple[ChatIn, str]) -> None:
 
 def page(database: Database, chat: ChatIn | None = None, **wanted: Any) -> UserPage:
     given = UserFilter(chat_id=chat.chat_id if chat else None, **wanted)
-    return pages.of_user(database, TENANT, ANN, given)
+    return pages.user_page(database, TENANT, ANN, given)
 
 
 def contents(memories: list[KnownMemory]) -> list[str]:

@@ -109,7 +109,7 @@ def test_a_sender_can_be_the_user_that_others_are_linked_to(shared: Database, an
 def test_an_export_holds_all_senders_of_the_person(shared: Database, ann: str) -> None:
     identities.link(shared, ann, "telegram:ann", "ann")
     identities.link(shared, ann, "slack:ann", "ann")
-    records = list(export.of_user(shared, ann, "slack:ann"))
+    records = list(export.export_user(shared, ann, "slack:ann"))
     assert [r["senders"] for r in records if r["record"] == "user"] == [["slack:ann", "telegram:ann"]]
     assert {r["content"] for r in records if r["record"] == "message"} == {"I like tea", "I like ink"}
     assert {r["content"] for r in records if r["record"] == "memory"} == {"likes tea", "likes ink"}

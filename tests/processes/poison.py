@@ -9,7 +9,7 @@ from typing import Any
 
 from pipeline.ingest import accept, place
 
-_accept, _put = accept.accept, place.put
+_accept, _put = accept.accept, place.update_sessions
 
 
 def _accept_or_die(*args: Any, **named: Any) -> accept.Accepted:
@@ -25,4 +25,4 @@ def _put_or_die(*args: Any) -> None:
 
 
 vars(accept).update(accept=_accept_or_die)
-vars(place).update(put=_put_or_die)
+vars(place).update(update_sessions=_put_or_die)

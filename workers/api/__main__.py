@@ -1,9 +1,9 @@
 """The HTTP API as processes that share a port: `python -m workers.api --processes 2`.
 
-With several processes this one only listens and watches, and its children serve. On Linux the kernel distributes
-connections among them; elsewhere a free one takes the next. A child that was killed is replaced; one that ends by
-itself could not start, and all end with its exit code. TERM and INT end all, after their current requests; so does the
-end of this process.
+With several processes this one only listens and supervises, and its children serve. On Linux the kernel distributes
+connections among them; elsewhere a free one takes the next. A killed child is replaced; one that exits by itself could
+not start, and all exit with its code. TERM and INT end all, after their current requests; so does the end of this
+process.
 """
 
 import argparse
@@ -30,15 +30,15 @@ from workers.logging import configure_logging
 log = structlog.get_logger(__name__)
 
 REQUEST_SECONDS = 10
-"""The time for current requests to be answered after a signal to end."""
+"""Time to answer current requests after a signal to end."""
 STOP_SECONDS = REQUEST_SECONDS + 10.0
 SWITCH_SECONDS = 0.001
-"""The interpreter's switch interval, 5 ms by default: how long a thread with a large request keeps others waiting, and
-a small request waits some ten times."""
+"""The interpreter's switch interval, 5 ms by default: a thread with a large request makes others wait so long, and a
+small request waits some ten times."""
 MAX_CONNECTIONS = 1000
-"""Of a process; with more, requests are answered 503. Each may hold some hundred kilobytes before it says who it is."""
+"""Connections of a process; beyond, requests are answered 503. Each may hold some hundred kilobytes unauthenticated."""
 STEADY_SECONDS = 1.0
-"""The least time between two starts of a child, so that one that dies at its start does not keep a core busy."""
+"""Least time between two starts of a child, so that one that dies at its start does not keep a core busy."""
 _WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 
 # The parent has imported everything and runs no thread: a fork is ready at once and shares its memory.
@@ -75,14 +75,14 @@ def main() -> None:
 
 
 def _listeners(config: uvicorn.Config, processes: int) -> list[socket.socket]:
-    """Make a listening socket for each child; ends this process when the port is taken.
+    """Make a listening socket for each child; exit if the port is taken.
 
-    With a single socket, connections that come together would go to one child: it accepts all that wait.
+    With a single socket, connections that arrive together would go to one child, which accepts all that wait.
     """
     alone = config.bind_socket()
     if sys.platform != "linux":
         return [alone] * processes
-    # now no other process has the port, which it could share with us
+    # now no other process has the port, although it could share it with us
     family, address = alone.family, alone.getsockname()
     alone.close()
     listeners = []
@@ -96,15 +96,15 @@ def _listeners(config: uvicorn.Config, processes: int) -> list[socket.socket]:
 
 
 def _watch(config: uvicorn.Config, listeners: Sequence[socket.socket]) -> None:
-    """Keep a child serving at each socket; ends this process by its signal, or with a child's exit code."""
-    # blocked, as handlers would be inherited by the children
+    """Keep a child serving at each socket; exit by the signal received, or with a child's exit code."""
+    # blocked, as children would inherit handlers
     signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
     children = {_start(config, listener): (listener, time.monotonic()) for listener in listeners}
     while True:
         got = signal.sigwait(_WATCHED)
         if got != signal.SIGCHLD:
             _stop(list(children))
-            # as uvicorn ends by itself: by the signal
+            # exit by the signal, as uvicorn does
             signal.signal(got, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
             signal.raise_signal(got)

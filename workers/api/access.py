@@ -1,6 +1,6 @@
-"""Around every request: an id that follows it to the last task, a line in the log, and an answer to any error.
+"""Give every request an id that follows it to the last task, a log line, and an answer to any error.
 
-An ASGI middleware. The line holds no body, no query string, no header and no id of a path.
+An ASGI middleware. The line contains no body, query string, header or id from the path.
 """
 
 import time
@@ -24,7 +24,7 @@ QUIET = {"/healthz", "/readyz"}
 
 
 class Access:
-    """Gives each request its id and its line."""
+    """Gives each request its id and its log line."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -53,7 +53,7 @@ class Access:
             except Exception as error:
                 problem = as_problem(error)
                 if status:
-                    # half an answer is sent: only a broken connection shows that the rest will not come
+                    # half the answer is sent: only a broken connection tells the client that the rest will not come
                     raise
                 await as_response(problem)(scope, receive, send_with_id)
             finally:
@@ -62,7 +62,7 @@ class Access:
                     "debug" if scope["path"] in QUIET else "info",
                     event="request",
                     method=scope["method"],
-                    # a path itself holds ids of people, who may be forgotten while logs are kept
+                    # a path contains ids of people, who may be forgotten while logs are kept
                     path=getattr(scope.get("route"), "path", "unknown"),
                     status=status,
                     milliseconds=round((time.perf_counter() - started) * 1000, 1),

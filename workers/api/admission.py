@@ -1,4 +1,4 @@
-"""Who may make a request: its key, the scope of its route, the chats of the key and its rate; before a body is read."""
+"""Admit a request before its body is read, by its key, its route's scope, and the key's chats and rate."""
 
 import math
 import time
@@ -15,13 +15,13 @@ from workers.api.errors import HttpError
 from workers.api.scopes import Access
 
 COUNTED = "backscroll.counted"
-"""In the scope of what is called for a request that was counted; no header, as nobody else may set it."""
+"""Marks, in the ASGI scope, a call for a request that was counted already; no header, as clients could set it."""
 _REALM = {"WWW-Authenticate": 'Bearer realm="backscroll"'}
 
 
 @dataclass(slots=True)
 class Caller:
-    """The key of a request, and what its route asks of a key."""
+    """The key of a request, and what its route requires of a key."""
 
     key: CurrentKey
     access: Access
@@ -29,13 +29,13 @@ class Caller:
 
     @property
     def tenant(self) -> str:
-        """The tenant of the key; refused to an endpoint that has not checked the chats in its body."""
+        """The tenant of the key; an error in an endpoint that has not checked the chats in its body."""
         if self.key.chats is not None and self.access.chat == "body" and not self.has_named_chats:
             raise RuntimeError("Caller.require_chats was not called")
         return self.key.tenant
 
     def require_chats(self, named: Iterable[str | None]) -> None:
-        """Raise `HttpError` 403 unless the key may name all these chats, of which there is one at least."""
+        """Raise `HttpError` 403 unless the key may name all these chats, at least one."""
         if self.key.chats is None:
             return
         chats = list(named)
@@ -47,11 +47,11 @@ class Caller:
 
 
 class RequestRates:
-    """A token bucket for each key with a limit, which holds a second's share of this process."""
+    """A token bucket for each key with a limit, which holds this process's share of a second."""
 
     def __init__(self, processes: int) -> None:
         self._processes = processes
-        # tokens, and since when; only of existing keys
+        # tokens left, and since when; only of existing keys
         self._buckets: dict[int, tuple[float, float]] = {}
 
     def take(self, key: CurrentKey) -> None:
@@ -77,7 +77,7 @@ class RequestRates:
 async def admit(request: Request, access: Access) -> Caller:
     """Return the caller of a request, without reading its body. Raises `HttpError` 401, 403 and 429.
 
-    With `access.chat` `body`, `Caller.require_chats` is still to be called.
+    If `access.chat` is `body`, the endpoint must still call `Caller.require_chats`.
     """
     keyring = request.app.state.api.keyring
     scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
@@ -120,9 +120,9 @@ def _forbidden(detail: str) -> HttpError:
 
 
 def take_messages(database: Database, key: CurrentKey, messages: int) -> None:
-    """Count messages of a day (UTC), for all processes, before they are stored.
+    """Count messages against a key's day (UTC), over all processes, before they are stored.
 
-    Raises `HttpError` 429 if they are more than the day has left.
+    Raises `HttpError` 429 if they exceed what the day has left.
     """
     if key.messages_per_day is None or key.id is None:
         return

@@ -1,4 +1,4 @@
-"""Routes with what all endpoints share: retries, ids with slashes, and the description of bodies and problems."""
+"""Routes with the features of all endpoints: retries, ids with slashes, descriptions of bodies and problems."""
 
 import functools
 import inspect
@@ -25,11 +25,11 @@ _SLASH = "\ufdd0"
 
 
 class ApiRoute(APIRoute):
-    """Runs a plain endpoint again when Postgres chose its transaction to end a deadlock.
+    """Runs a plain endpoint again after Postgres aborted its transaction to end a deadlock.
 
     A slash sent as `%2F` belongs to an id, a plain one separates two ids: the path is matched before `%2F` is decoded,
-    which servers do too early. The body of the endpoint, and the problems that follow from its parameters, are
-    described here, and so is the scope that `scopes` says: a route that is not named there is not built.
+    which servers do too early. This also describes the endpoint's body, the problems that its parameters may cause,
+    and its scope by `scopes`: a route missing there cannot be built.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class ApiRoute(APIRoute):
         elif self.access.chat == "body" and not isinstance(self, DirectRoute):
             raise LookupError(f"{path} takes no Body that could name a chat, as ACCESS says")
         if "{" in path:
-            # an id that no path can have, such as one of dots, names nothing
+            # an id that no path can contain, such as one of dots, names nothing
             statuses |= {404}
         if not self.access.is_open:
             openapi_extra = (openapi_extra or {}) | SECURED
@@ -74,7 +74,7 @@ class ApiRoute(APIRoute):
         )
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return a handler that admits a request before it reads any of it, and then answers it."""
+        """Return a handler that admits a request before it reads the body, and then answers it."""
         handler = self.get_inner_handler()
         if self.access.is_open:
             return handler

@@ -22,7 +22,7 @@ from schemas.load_settings import load_settings
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace
 
-# its handlers put the request's id into the headers of what is published
+# its handlers put the request's id into the headers of published tasks
 from workers import signals, tracing  # noqa: F401
 from workers.api import errors, openapi
 from workers.api.access import Access
@@ -44,12 +44,12 @@ from workers.mcp.mounted import Tools
 log = structlog.get_logger(__name__)
 
 THREADS = 20
-"""The threads of a process; each has its own connection to Postgres, so that no request waits for one."""
+"""Threads of a process; each has its own connection to Postgres, so that no request waits for one."""
 ALL_THREADS = 40
-"""The threads of all processes together, for which Postgres has connections beside the workers'."""
+"""Threads of all processes together, for which Postgres has connections besides the workers'."""
 
 FOLLOW_SECONDS = 3.0
-"""How often a process looks for spaces whose models it has to load."""
+"""How often a process checks for spaces whose models it must load."""
 
 
 def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
@@ -64,9 +64,9 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
             "BACKSCROLL_API_KEY is not set, and the HTTP API does not start without one. Make one with "
             "`openssl rand -hex 32`; callers send it as `Authorization: Bearer …`"
         )
-    # only workers claim jobs: the HTTP API does not even connect as the role that may
+    # only workers claim jobs, so the HTTP API does not use the role that may
     restricted = settings.model_copy(update={"maintenance_database_url": None, "owner_database_url": None})
-    # a wrong name is said now; the spaces in the database decide what is loaded
+    # a wrong name is reported now; the spaces in the database decide which models are loaded
     make_embedder(settings)
     threads = min(THREADS, max(1, ALL_THREADS // processes))
     database = Database.from_settings(restricted, pool_size=threads, ready=threads // 2)
@@ -74,16 +74,16 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
         lifespan=_open_and_close,
         docs_url=None,
         redoc_url=None,
-        # most bots lose the answer to a redirected request
+        # no redirects: most bots lose the answer to a redirected request
         redirect_slashes=False,
-        # generated clients have functions of these names
+        # generated clients name their functions after these
         generate_unique_id_function=lambda route: route.name,
         exception_handlers=errors.HANDLERS,
     )
     app.state.api = ApiState(
         settings=settings,
         threads=threads,
-        # connections of its own: a key is revoked in time however busy the others are
+        # its own connections, so that a key is revoked in time however busy the others are
         keyring=Keyring(Database.from_settings(restricted, pool_size=2), key, settings.tenant),
         seal=Seal(key),
         request_rates=RequestRates(processes),
@@ -98,7 +98,7 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
         redis_state=Service("redis", partial(probe, settings), fresh_seconds=1),
     )
     app.add_middleware(Access)
-    # the last one is the outermost
+    # the last one added is the outermost
     app.add_middleware(Linger)
     for router in ROUTERS:
         app.include_router(router)
@@ -110,7 +110,7 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
 def create(processes: int = 1) -> FastAPI:
     """Make the application from the environment, with JSON logs, for one of `processes`.
 
-    Ends the process with the reason, without a traceback, when the settings are wrong.
+    Exits with the reason, without a traceback, if the settings are wrong.
     """
     try:
         settings = load_settings()
@@ -144,7 +144,7 @@ async def _open_and_close(app: FastAPI) -> AsyncIterator[None]:
 
 
 def _check(database: Database) -> None:
-    """Refuse a wrong login; a Postgres that is away or not migrated shows in `/readyz`."""
+    """Refuse a wrong login; a Postgres that is down or not migrated shows in `/readyz`."""
     try:
         database.check()
     except Retryable as error:
@@ -152,9 +152,9 @@ def _check(database: Database) -> None:
 
 
 def _follow(api: ApiState, ended: threading.Event) -> None:
-    """Load the models of the spaces in the database, and of those that come later, until `ended`.
+    """Load the models of the spaces in the database, and of spaces added later, until `ended`.
 
-    Neither the first request nor the first one after a switch waits for a model.
+    So neither the first request nor the first one after a switch waits for a model.
     """
     ready: set[EmbeddingSpace] = set()
     while not ended.is_set():
@@ -171,11 +171,11 @@ def _follow(api: ApiState, ended: threading.Event) -> None:
 
 
 def _warm(embedders: SpaceEmbedders, space: EmbeddingSpace) -> bool:
-    """Load a space's model, and tell whether it can be used."""
+    """Load a space's model; return whether it can be used."""
     try:
         embedders.of(space).embed_query("Is anybody there?")
     except BackscrollError as error:
-        # meanwhile contexts use keywords only, and say so
+        # until then contexts use keywords only, and say so
         log.warning("embedder_not_ready", space=space.name, error=str(error))
         return False
     log.info("embedder_ready", space=space.name)

@@ -10,12 +10,12 @@ from pipeline.store.messages import messages
 from workers.api.errors import HttpError
 
 COUNT_SECONDS = 1.0
-"""How old the count may be: the limit is a brake, not a promise, and counting costs a query."""
+"""Highest age of the count: the limit is a brake, not a promise, and counting costs a query."""
 RETRY_SECONDS = 10
 
 
 class BacklogLimit:
-    """Counts each tenant's messages that are accepted and not yet placed, up to `limit`."""
+    """Counts each tenant's messages that are accepted but not yet placed, up to `limit`."""
 
     def __init__(self, database: Database, limit: int) -> None:
         self._database = database
@@ -23,7 +23,7 @@ class BacklogLimit:
         self._tenants: defaultdict[str, _Waiting] = defaultdict(_Waiting)
 
     def require_room(self, tenant_id: str) -> None:
-        """Raise `HttpError` 503 while more of its messages wait than the limit. Raises `DatabaseUnavailable`."""
+        """Raise `HttpError` 503 while more messages wait than the limit. Raises `DatabaseUnavailable`."""
         if self._count(tenant_id) > self._limit:
             raise HttpError(
                 503,
@@ -35,12 +35,12 @@ class BacklogLimit:
             )
 
     def is_counted(self, tenant_id: str) -> bool:
-        """Tell whether `require_room` answers at once."""
+        """Tell whether the count is fresh, so that `require_room` does not wait."""
         return time.monotonic() - self._tenants[tenant_id].counted_at < COUNT_SECONDS
 
     def _count(self, tenant_id: str) -> int:
         waiting = self._tenants[tenant_id]
-        # One thread counts, the others use the last count: with Postgres away they must not queue here.
+        # One thread counts, the others use the last count: while Postgres is down they must not queue here.
         if not self.is_counted(tenant_id) and waiting.counting.acquire(blocking=False):
             try:
                 with self._database.tenant(tenant_id) as connection:
@@ -53,7 +53,7 @@ class BacklogLimit:
 
 @dataclass(slots=True)
 class _Waiting:
-    """What was counted of a tenant last."""
+    """The last count of a tenant."""
 
     counting: threading.Lock = field(default_factory=threading.Lock)
     counted_at: float = -COUNT_SECONDS

@@ -1,8 +1,8 @@
 """Request bodies: JSON of at most 8 MiB, read and checked by one dependency, `Body[Model]`.
 
-FastAPI's own way would break promises: it reads a body to its end, of any size, before it looks at the API key; it
-parses and checks it in the event loop, where a large body holds up all other requests; it takes NaN and infinity; and
-it refuses what is sent with another content type, such as by `curl -d`.
+FastAPI's own handling would break promises: it reads a body of any size to its end before it checks the API key; it
+parses and validates in the event loop, where a large body delays all other requests; it accepts NaN and infinity; and
+it refuses other content types, such as that of `curl -d`.
 """
 
 import asyncio
@@ -29,12 +29,12 @@ R = TypeVar("R")
 _UNSTORABLE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 MAX_BODY_BYTES = 8 * 1024 * 1024
 SMALL_BODY_BYTES = 16 * 1024
-"""A body that is parsed in less time than a thread takes to begin, where others compute."""
+"""Size up to which a body is parsed in less time than a thread takes to start in a busy process."""
 LARGE_BODY_BYTES, LARGE_AT_ONCE = 256 * 1024, 2
-"""A body of some tenths of a second and more, and how many such a process works on at once: each thread that computes
-keeps the event loop, and so all others, waiting for the interpreter."""
+"""Size from which a body takes tenths of a second, and how many of them a process works on at once: each computing
+thread makes the event loop, and so all requests, wait for the interpreter."""
 BODY_SECONDS = 30.0
-"""The time for a body to arrive, so that a slow sender does not keep a connection."""
+"""Time for a body to arrive, so that a slow sender does not occupy a connection."""
 
 
 class BodyReader:
@@ -43,9 +43,9 @@ class BodyReader:
     def __init__(self, model: type[BaseModel]) -> None:
         self.model = model
 
-    # async: a thread for each slow sender would soon leave none for others
+    # async: with a thread for each slow sender, none would be left for others
     async def __call__(self, request: Request) -> BaseModel:
-        """Read the body and parse it, a large one in a thread; check the chat that it names."""
+        """Read and parse the body, a large one in a thread; check that the key may name its chat."""
         body = await read(request)
         parsed = await in_thread_if_large(request, body, lambda: parse(self.model, body))
         caller = caller_of(request)
@@ -89,7 +89,7 @@ async def in_thread_if_large(request: Request, body: bytes, call: Callable[[], R
 
 
 async def in_thread(request: Request, body: bytes, call: Callable[..., R], *args: Any) -> R:
-    """Call in a thread; with a large body, in its turn."""
+    """Call in a thread; with a large body, wait for its turn."""
     turns = state_of(request).large_bodies if len(body) > LARGE_BODY_BYTES else None
     return await to_thread.run_sync(call, *args, limiter=turns)
 
@@ -114,7 +114,7 @@ def value_of(body: bytes) -> Any:
     """Parse a body as JSON that Postgres can store. Raises `InvalidInput`."""
     try:
         value = _json(body)
-        # in UTF-8, what Postgres cannot store is an escape; most bodies have none and need no copy
+        # in JSON, characters that Postgres cannot store are escapes; most bodies have none and need no copy
         return clean_json(value) if _UNSTORABLE.search(body) else value
     except RecursionError:
         raise _too_deep() from None
@@ -134,12 +134,12 @@ def _json(body: bytes) -> Any:
         message = f"the body is not JSON: {error.msg} in line {error.lineno}, column {error.colno}"
         raise InvalidInput(message, field="body") from None
     except ValueError as error:
-        # a number: not finite, or of thousands of digits
+        # a number that is not finite, or has thousands of digits
         raise InvalidInput(f"the body holds a number that cannot be stored: {error}", field="body") from None
 
 
 def _finite(digits: str) -> float:
-    """Parse a number; neither JSON nor Postgres knows NaN and infinity, but Python does."""
+    """Parse a number, refusing NaN and infinity, which Python accepts but JSON and Postgres do not."""
     number = float(digits)
     if not math.isfinite(number):
         raise ValueError(f"{digits[:20]} is not finite")

@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem details: what, where, what to do, and nothing of the inside."""
+"""Errors as RFC 9457 problem details: what is wrong, where, and what to do, without internals."""
 
 import traceback
 from collections.abc import Mapping
@@ -31,12 +31,12 @@ log = structlog.get_logger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:backscroll:problem:"
-# An error may quote what was sent.
+# An error may quote the request.
 MAX_DETAIL_CHARS = 1000
 MAX_FIELD_CHARS = 200
 
 OUTAGE_SECONDS = 5
-"""When to retry while Postgres is away or its tables are being upgraded."""
+"""When to retry while Postgres is down or its tables are being upgraded."""
 SOON_SECONDS = 1
 
 TITLES = {
@@ -142,7 +142,7 @@ def as_problem(error: Exception) -> HttpError:
             return HttpError(404, "not-found", str(error))
         case DatabaseUnavailable():
             log.warning("database_unavailable", error=str(error))
-            # what follows the colon is the driver's, and may name hosts
+            # the text after the colon is the driver's, and may name hosts
             return _unavailable(f"{str(error).partition(':')[0]}.", OUTAGE_SECONDS)
         case SchemaOutdated():
             log.warning("waits_for_upgrade", error=str(error))
@@ -177,7 +177,7 @@ async def _answer_invalid(request: Request, error: Exception) -> Response:
 
 def as_invalid(request: Request, error: RequestValidationError) -> HttpError:
     """Turn a wrong value in the path or the query into the problem for its sender."""
-    # without the first part of each place, `path` or `query`
+    # without the first part of each location, `path` or `query`
     problems = [problem | {"loc": problem["loc"][1:]} for problem in error.errors()]
     annotations = [param.field_info.annotation for param in request.scope["route"].dependant.query_params]
     model = next((annotation for annotation in annotations if hasattr(annotation, "model_fields")), None)
@@ -191,7 +191,7 @@ async def _answer_http(request: Request, error: Exception) -> Response:
     kind = HTTPStatus(error.status_code).phrase.lower().replace(" ", "-")
     headers = error.headers
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        # Starlette names those of the first route with this path
+        # Starlette names the methods of the first route with this path only
         scopes = [{**request.scope, "method": method} for method in HTTPMethod]
         fit = [s["method"] for s in scopes if any(r.matches(s)[0] is Match.FULL for r in request.app.routes)]
         headers = {"Allow": ", ".join(fit)}
@@ -199,7 +199,7 @@ async def _answer_http(request: Request, error: Exception) -> Response:
     return as_response(problem)
 
 
-# Every error is answered in this shape; `access` answers those without a handler.
+# Every error is answered in this form; `access` answers those without a handler.
 HANDLERS: dict[int | type[Exception], Any] = {
     BackscrollError: _answer,
     RequestValidationError: _answer_invalid,

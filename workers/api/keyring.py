@@ -1,7 +1,7 @@
-"""The keys that a process has seen, by the digests of their secrets, each read again every few seconds.
+"""Cache API keys by the digests of their secrets, reading each again every few seconds.
 
-One task reads them, many at once on one connection: a flood of wrong keys costs others nothing, and a request with a
-known key waits neither for Postgres nor for a thread.
+One task reads them, many at once on one connection: a flood of wrong keys does not slow down others, and a request with
+a known key waits neither for Postgres nor for a thread.
 """
 
 import asyncio
@@ -28,19 +28,19 @@ log = structlog.get_logger(__name__)
 REFRESH_SECONDS = 2.0
 """How often keys in use are read again."""
 FRESH_SECONDS = 3.0
-"""How old what is known of a key may be; an older one is read before the request goes on."""
+"""Highest age of a cached key; an older one is read before the request continues."""
 AWAY_SECONDS = 7.0
-"""How long after a failure known keys are believed at once: until the next try has failed, too."""
+"""How long after a failed read cached keys are accepted at once: until the next try has failed, too."""
 NOTE_SECONDS = 60.0
-"""How often a key's use is written."""
+"""How often a key's last use is written."""
 MAX_KNOWN = 10_000
-"""Keys that are remembered, of valid ones and of wrong ones each."""
+"""Most keys in the cache, for valid and for wrong ones each."""
 NEVER = -math.inf
 
 
 @dataclass(slots=True)
 class _Known:
-    # none: there is no such key
+    # None: there is no such key
     key: CurrentKey | None
     read_at: float
     used_at: float = NEVER
@@ -58,22 +58,22 @@ class Keyring:
         )
         self._valid: OrderedDict[bytes, _Known] = OrderedDict()
         self._wrong: OrderedDict[bytes, _Known] = OrderedDict()
-        # what is read next, and what those wait for who want it
+        # digests to read next, and the futures of those who wait for them
         self._waiting: set[bytes] = set()
         self._is_read: asyncio.Future[None]
         self._is_wanted = asyncio.Event()
         self._failed_at = self._refreshed_at = NEVER
-        # threads beside those of requests, which may all be busy
+        # its own threads, as those of requests may all be busy
         self._threads = CapacityLimiter(2)
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begin to read, and to write which keys are used."""
+        """Start reading keys and writing their last use."""
         self._is_read = asyncio.get_running_loop().create_future()
         self._tasks = [asyncio.create_task(self._keep_reading()), asyncio.create_task(self._keep_noting())]
 
     async def close(self) -> None:
-        """End, and close the database; a use that is not written yet is lost."""
+        """Stop, and close the database; a use not written yet is lost."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -82,7 +82,7 @@ class Keyring:
     async def find(self, secret: str) -> CurrentKey | None:
         """Return the key of a secret; None: there is none, or it was revoked or has expired.
 
-        A key that was read before is believed while Postgres is away; for another one this raises `BackscrollError`.
+        While Postgres is down, cached keys are accepted; for any other this raises `BackscrollError`.
         """
         digest = digest_of(secret)
         if secret.startswith(PREFIX) or hmac.compare_digest(digest, self._own_digest):
@@ -91,7 +91,7 @@ class Keyring:
 
     async def find_digest(self, digest: bytes) -> CurrentKey | None:
         """Return the key whose secret has this digest, as `find` does."""
-        # in a time that does not depend on where they differ
+        # in constant time
         if hmac.compare_digest(digest, self._own_digest):
             return self._own
         known, now = self._known(digest), time.monotonic()
@@ -109,21 +109,21 @@ class Keyring:
         return self._valid.get(digest) or self._wrong.get(digest)
 
     async def _read(self, digest: bytes, before: _Known | None) -> _Known:
-        """Have a key read, once for all who wait for it."""
+        """Read a key, once for all requests that wait for it."""
         self._waiting.add(digest)
         self._is_wanted.set()
         try:
-            # one who leaves leaves the others waiting
+            # a request that is cancelled must not cancel the others' wait
             await asyncio.shield(self._is_read)
         except BackscrollError:
             if before is None or before.key is None:
                 raise
             return before
-        # many may have come since
+        # the cache may have changed since
         return self._known(digest) or _Known(None, time.monotonic())
 
     async def _keep_reading(self) -> None:
-        """Read keys as requests wait for them, and every `REFRESH_SECONDS` those used meanwhile."""
+        """Read keys that requests wait for, and every `REFRESH_SECONDS` those used meanwhile."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(REFRESH_SECONDS):
@@ -145,7 +145,7 @@ class Keyring:
                 self._failed_at = time.monotonic()
                 log.warning("keys_not_read", error=_name(error))
                 is_read.set_exception(error)
-                # all who waited may have left
+                # every waiting request may have been cancelled
                 is_read.exception()
             else:
                 self._failed_at = NEVER
@@ -154,7 +154,7 @@ class Keyring:
                 is_read.set_result(None)
 
     async def _keep_noting(self) -> None:
-        """Write the use of keys, of each every `NOTE_SECONDS` at most."""
+        """Write the last use of keys, each at most every `NOTE_SECONDS`."""
         while True:
             await asyncio.sleep(REFRESH_SECONDS)
             now = time.monotonic()
@@ -178,7 +178,7 @@ class Keyring:
                 api_keys.note_use(connection, ids)
 
     def _keep(self, digest: bytes, key: CurrentKey | None, read_at: float) -> None:
-        """Remember what was read, last in line to be dropped."""
+        """Put a key into the cache, as the last to be evicted."""
         before = self._valid.pop(digest, None) or self._wrong.pop(digest, None) or _Known(None, read_at)
         side = self._wrong if key is None else self._valid
         side[digest] = _Known(key, read_at, before.used_at, before.noted_at)

@@ -1,8 +1,8 @@
-"""Lets clients read an answer that was ready before their whole body was, such as a 413 or a 401: an ASGI middleware.
+"""Let clients read an answer sent before their whole body arrived, such as a 413 or a 401: an ASGI middleware.
 
 uvicorn closes a connection after its answer when the request says `Connection: close`, as Python's urllib does; with
-unread bytes this resets the connection, and most clients then lose the answer. On other connections it reads on, but
-without an end. So the answer goes out at once, and the body is read and dropped up to a limit before the close.
+unread bytes this resets the connection, and most clients then lose the answer. On other connections it reads on without
+a limit. So the answer is sent at once, and the body is read and dropped up to a limit before the close.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ class Linger:
                 await send(message)
             else:
                 await send({**message, "more_body": True})
-                # by then there was time enough to read the answer
+                # by then the client has had time to read the answer
                 with suppress(TimeoutError):
                     async with asyncio.timeout(LINGER_SECONDS):
                         await discard()

@@ -1,4 +1,4 @@
-"""The description of the API: `/openapi.json` for programs, `/docs` for people, without foreign hosts."""
+"""The description of the API: `/openapi.json` for programs, `/docs` for people, without third-party hosts."""
 
 import importlib.metadata
 import json
@@ -39,7 +39,7 @@ Hand over every message that your bot sees, and ask for a context when it must a
 _PROFILES = "What to look for.\n\n" + "\n".join(f"* `{name}`: {use}" for name, use in PURPOSES.items())
 _REFERENCE = "#/components/schemas/{model}"
 _EXAMPLES: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("examples.json").read_bytes())
-# relative to the page, so that they are found behind a proxy's prefix
+# relative to the page, so that it works behind a proxy's prefix
 _ASSETS = "docs/assets"
 
 _BEARER = "HTTPBearer"
@@ -56,7 +56,7 @@ def body_of(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def scoped(description: str | None, access: Access) -> str:
-    """Add to a description what the key must have; once, as a router builds its routes again."""
+    """Add the required scope to a description, only once, as a router builds its routes again."""
     needs = f"Scope: `{access.scope}`." if access.scope else "Scope: any."
     chats = " A key of some chats is refused." if access.chat is None else ""
     text = (description or "").removesuffix(needs + chats).rstrip()
@@ -64,7 +64,7 @@ def scoped(description: str | None, access: Access) -> str:
 
 
 def any_body(name: str) -> dict[str, Any]:
-    """Describe a body of somebody else's making by its examples of this name."""
+    """Describe a body in a platform's format by its examples of this name."""
     return _required_body({}, name)
 
 

@@ -1,7 +1,7 @@
-"""uvicorn's HTTP protocol with a limit for headers, of time and of bytes; `bodies` has those for a body.
+"""uvicorn's HTTP protocol with limits on the time and size of headers; `bodies` has those of a body.
 
-uvicorn ends an idle connection, but not one that has begun a request and sends a byte a minute, or headers without an
-end: all this comes before anybody has said who they are.
+uvicorn closes an idle connection, but not one that has begun a request and sends a byte a minute, or endless headers:
+all this happens before authentication.
 """
 
 import asyncio
@@ -9,9 +9,9 @@ import asyncio
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEADER_SECONDS = 20.0
-"""The time for the headers of a request, from its first byte or from the beginning of the connection."""
+"""Time for the headers of a request, from its first byte or the beginning of the connection."""
 MAX_HEADER_BYTES = 64 * 1024
-"""Of a request's first line and headers, and of what follows a body in chunks."""
+"""Bytes of a request's first line and headers, and of trailers after a chunked body."""
 
 _TOLD = f'{{"title": "Headers too large", "status": 431, "detail": "At most {MAX_HEADER_BYTES} bytes are taken."}}'
 _TOO_LARGE = (
@@ -24,7 +24,7 @@ class Protocol(HttpToolsProtocol):
     """One connection."""
 
     _late: asyncio.TimerHandle | None = None
-    # of the headers that are complete, and of everything since there was a piece of a body or the end of all headers
+    # bytes of the complete headers, and of all data since a piece of the body or the end of the headers
     _header_bytes = _other_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
@@ -33,14 +33,14 @@ class Protocol(HttpToolsProtocol):
         self._expect_headers()
 
     def data_received(self, data: bytes) -> None:
-        """Read on, unless it is more than headers may be."""
+        """Read on, unless the headers exceed their limit."""
         self._other_bytes += len(data)
         super().data_received(data)
         if self._other_bytes > MAX_HEADER_BYTES and not self.transport.is_closing():
             self.send_400_response("")
 
     def send_400_response(self, msg: str) -> None:
-        """Answer that the headers are too large, where they are; end the connection if an answer is under way."""
+        """Answer that the headers are too large, if they are; close the connection if an answer was begun."""
         if max(self._header_bytes, self._other_bytes) <= MAX_HEADER_BYTES:
             super().send_400_response(msg)
         elif self.cycle is not None and not self.cycle.response_complete:
@@ -57,7 +57,7 @@ class Protocol(HttpToolsProtocol):
             self._expect_headers()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header. Raises `ValueError` for one too many, which ends the parsing."""
+        """Take a header. Raises `ValueError` beyond the limit, which stops the parser."""
         self._header_bytes += len(name) + len(value) + len(": \r\n")
         if self._header_bytes > MAX_HEADER_BYTES:
             raise ValueError("too large")

@@ -1,4 +1,4 @@
-"""The one table of what a key must have for each route; a route that is not in it cannot be built."""
+"""The one table of the access that each route requires of a key; a route missing in it cannot be built."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,19 +10,19 @@ ChatPlace = Literal["path", "query", "body", "nowhere"]
 
 @dataclass(frozen=True)
 class Access:
-    """What a route asks of a key."""
+    """The access that a route requires of a key."""
 
     scope: Scope | None
-    # where a key that is restricted to chats must name one of them; none: such a key is refused.
-    # `nowhere`: the route tells and changes nothing of any chat
+    # where a request with a key for some chats must name one of them; None: such a key is refused;
+    # `nowhere`: the route neither shows nor changes anything of a chat
     chat: ChatPlace | None = None
-    # needs no key
+    # whether it needs no key
     is_open: bool = False
 
 
 OPEN = Access(None, is_open=True)
 ANY_KEY = Access(None, "nowhere")
-# pages are of the whole tenant: a key of some chats is refused
+# pages show the whole tenant: a key for some chats is refused
 READ_PAGE = Access("read")
 OPERATE_PAGE = Access("operate")
 
@@ -117,7 +117,7 @@ ACCESS = {
 
 
 def access_of(method: str, path: str) -> Access:
-    """Return what a route asks of a key. Raises `LookupError` for one that is not in the table."""
+    """Return the access that a route requires. Raises `LookupError` for one missing in the table."""
     try:
         return ACCESS[f"{method} {path}"]
     except KeyError:

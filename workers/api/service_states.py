@@ -1,4 +1,4 @@
-"""The states of Postgres and Redis, looked at when somebody asks, and not oftener than every second."""
+"""The states of Postgres and Redis, checked on request, but at most every second."""
 
 import threading
 import time
@@ -12,10 +12,10 @@ from workers.logging import OUTAGES
 
 log = structlog.get_logger(OUTAGES)
 
-# `outdated`: its tables are not those of this program; `misconfigured`: its login is wrong or has wrong rights;
-# `read_only`: it answers, and takes no writes
+# `outdated`: its tables are not this program's; `misconfigured`: its login is wrong or lacks rights; `read_only`: it
+# answers, but takes no writes
 ServiceState = Literal["ok", "unreachable", "read_only", "outdated", "misconfigured"]
-# by what a check raises, the narrower kind first
+# by the exception of a check, subclasses first
 _STATES: dict[type[Exception], ServiceState] = {
     SchemaOutdated: "outdated",
     SettingsError: "misconfigured",
@@ -25,7 +25,7 @@ _STATES: dict[type[Exception], ServiceState] = {
 
 
 class Service:
-    """A service with the check that raises what is wrong with it."""
+    """A service, with a check that raises if something is wrong."""
 
     def __init__(self, name: str, check: Callable[[], None], *, fresh_seconds: float) -> None:
         self._name, self._check, self._fresh_seconds = name, check, fresh_seconds
@@ -34,7 +34,7 @@ class Service:
         self._checked = -fresh_seconds
 
     def now(self) -> ServiceState:
-        """Return the state, found at most `fresh_seconds` ago: the check writes, and whoever asks needs no key."""
+        """Return the state, at most `fresh_seconds` old: a check writes, and needs no key to be triggered."""
         with self._lock:
             if time.monotonic() - self._checked >= self._fresh_seconds:
                 self._state = self._look()

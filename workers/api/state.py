@@ -1,4 +1,4 @@
-"""What endpoints take: the state of the process, and the tenant of the caller's API key."""
+"""Parameters of endpoints: the state of the process, and the tenant of the caller's API key."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -61,7 +61,7 @@ Api = Annotated[ApiState, Depends(_state)]
 
 
 async def _tenant(request: Request) -> str:
-    # the chat that a body names is checked before the endpoint begins
+    # the chat named in a body is checked before the endpoint begins
     return caller_of(request).key.tenant
 
 

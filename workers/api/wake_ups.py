@@ -1,7 +1,7 @@
-"""Wake-ups from the HTTP API, sent by a thread of their own: no request waits for Redis or fails with it.
+"""Send wake-ups from the HTTP API in a separate thread: no request waits for Redis or fails with it.
 
-A wake-up says that jobs of a kind can be claimed, and a worker claims all there are: so ten per second are enough,
-however many requests enqueue jobs.
+A wake-up says that jobs of a kind are due, and a worker claims all of them: ten per second are enough, however many
+requests enqueue jobs.
 """
 
 import threading
@@ -24,7 +24,7 @@ class Waker:
 
     def __init__(self, celery: Celery) -> None:
         self.celery = celery
-        # wake-ups to send, in the order in which they were asked for
+        # wake-ups to send, in the order of the requests
         self._pending: dict[str, Context] = {}
         self._changed = threading.Condition()
         self._closing = False
@@ -34,7 +34,7 @@ class Waker:
     def wake_up(self, kind: str) -> None:
         """Wake the workers of a kind: now, or `APART_SECONDS` after the last wake-ups.
 
-        Never waits. A lost wake-up costs the time until the next sweep.
+        Never blocks. The next sweep makes up for a lost wake-up.
         """
         with self._changed:
             if kind not in self._pending:
@@ -43,7 +43,7 @@ class Waker:
                 self._changed.notify()
 
     def close(self) -> None:
-        """Send what is waiting and end; with Redis away it is left to the sweep."""
+        """Send waiting wake-ups and end; while Redis is down they are left to the sweep."""
         with self._changed:
             self._closing = True
             self._changed.notify()

@@ -1,4 +1,4 @@
-"""Calls of the HTTP API for a tool, with the key of whoever calls it."""
+"""Call the HTTP API for a tool, with the caller's key."""
 
 import re
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ class Refused(BackscrollError):
 
 @dataclass(frozen=True, kw_only=True)
 class Caller:
-    """The HTTP API for one caller; without headers, for the key that its client sends."""
+    """The HTTP API for one caller; without headers, with the client's own key."""
 
     client: httpx2.AsyncClient
     headers: Mapping[str, str]
@@ -33,7 +33,7 @@ class Caller:
         return await self.ask(TOOLS[name].route, args)
 
     async def ask(self, route: str, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the answer of a route to these parameters or fields, of which nulls are left out. Raises as `call`."""
+        """Return the answer of a route to these parameters or fields, without nulls. Raises as `call`."""
         method, path = route.split(" ")
         rest = {name: value for name, value in args.items() if value is not None}
         for name in re.findall(r"{(\w+)}", path):
@@ -56,7 +56,7 @@ class Caller:
         return answer
 
     async def _user_called(self, name: object, chat_id: str) -> object:
-        """Return the id of the chat's member of this name; without one, the name, which may be an id."""
+        """Return the id of the chat's member of this name, or else the name, which may be an id."""
         names = (await self.ask("GET /v1/chats/{chat_id}/members", {"chat_id": chat_id}))["names"]
         wanted = str(name).casefold()
         called = [user_id for user_id, known in names.items() if wanted in map(str.casefold, known)]

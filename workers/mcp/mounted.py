@@ -1,4 +1,4 @@
-"""The tools for language models within the HTTP API, which they call without a connection."""
+"""The MCP tools inside the HTTP API, which they call without a connection."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class Tools:
-    """The MCP server of an application, imported and started by the first request for it.
+    """The MCP server of an application, imported and started by its first request.
 
-    Most bots send none, and to import it takes a sixth of the start of the HTTP API.
+    Most bots send none, and importing it takes a sixth of the HTTP API's start.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -59,12 +59,12 @@ class Tools:
         from workers.mcp.server import make_server
 
         client = httpx2.AsyncClient(transport=httpx2.ASGITransport(self._call), base_url="http://backscroll")
-        # Host is not checked, as deployments have names of their own: a page that rebinds one has no key to send
+        # Host is not checked, as deployments have their own names: a page that rebinds DNS has no key to send
         return StreamableHTTPSessionManager(
             make_server(client), stateless=True, json_response=True, max_request_body_size=MAX_BODY_BYTES
         )
 
     async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Call a route with the id of the request for a tool, which its key's rate has counted."""
+        """Call a route with the tool request's id, which the key's rate has counted already."""
         headers = [*scope["headers"], (HEADER.lower().encode(), request_id().encode())]
         await self._app({**scope, "headers": headers, COUNTED: True}, receive, send)

@@ -1,4 +1,4 @@
-"""What a model gets of an answer: the fields that a tool names, their schema, and a text of who said what and when."""
+"""Render an answer for a model: the tool's fields, their schema, and a text of who said what and when."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def picked(value: Any, fields: Fields | None) -> Any:
 
 
 def schema_of(fields: Fields | None, schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON Schema of what `picked` returns: types alone, as a model pays for each word."""
+    """Return the JSON Schema of the result of `picked`: types only, as every word costs tokens."""
     if "$ref" in schema:
         return schema_of(fields, definitions[schema["$ref"].rpartition("/")[2]], definitions)
     if "anyOf" in schema:
@@ -39,10 +39,10 @@ def schema_of(fields: Fields | None, schema: dict[str, Any], definitions: dict[s
 def as_text(answer: dict[str, Any], structured: dict[str, Any]) -> str:
     """Return an answer as lines, one for each part of a list.
 
-    What people wrote never begins a line, so that nobody's words can pass for those of another.
+    People's words never begin a line, so that nobody's words can pass for another's.
     """
     if "text" in answer:
-        # a context is a text already, which other tools need the ids of memories for
+        # a context is a text already; other tools also need the ids of its memories
         parts = [item for block in structured["blocks"] for item in block["items"]]
         return "\n".join([answer["text"], *(_line(item) for item in parts if item["kind"] == "memory")])
     lines = []

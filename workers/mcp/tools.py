@@ -1,4 +1,4 @@
-"""The tools: the route that each calls with its arguments as they are, and what a model needs of the answer."""
+"""The tools: the route that each calls with its arguments unchanged, and the fields that a model needs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,13 +25,13 @@ class Tool:
     """A tool as models see it."""
 
     description: str
-    # method and path: a key needs the scope of this route
+    # method and path, whose scope a key needs
     route: str
     # names of its arguments, the required ones first
     takes: str
     required: int
     answer: type[BaseModel]
-    # those that a model needs, as each costs tokens in every answer and in the list of tools
+    # the fields that a model needs: each costs tokens in every answer and in the list of tools
     gives: Fields
     effect: Literal["reads", "adds", "destroys"] = "reads"
 

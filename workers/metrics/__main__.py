@@ -1,7 +1,7 @@
 """`/metrics` for Prometheus, and `/healthz`: `python -m workers.metrics`.
 
-Postgres, Redis and the doctor are read in the background; whoever asks gets what was read last, and waits for nobody.
-Needs no key and tells no secrets, but how much there is: it listens on the loopback address unless told otherwise.
+Postgres, Redis and the doctor are read in the background; a scrape gets the last readings without waiting. It needs no
+key and reveals no secrets, only amounts, so it listens on the loopback address unless told otherwise.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def make_app(collector: FiguresCollector) -> Starlette:
-    """Make the application that serves what a collector says."""
+    """Make the application that serves a collector's metrics."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector)
 

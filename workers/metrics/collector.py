@@ -1,4 +1,4 @@
-"""The collector: what was read last of Postgres, Redis and the doctor, as Prometheus is told it."""
+"""The collector of the last readings of Postgres, Redis and the doctor for Prometheus."""
 
 import shutil
 import time
@@ -30,12 +30,12 @@ from workers.metrics.source import Source
 READ_SECONDS = 15.0
 DOCTOR_SECONDS = 300.0
 STARTING_SECONDS = 60.0
-"""After which the doctor looks first: workers that start together with this process are not missing."""
+"""Delay of the doctor's first run: workers that start together with this process are not missing."""
 _LOGINS = ("BACKSCROLL_DATABASE_URL", "BACKSCROLL_MAINTENANCE_DATABASE_URL")
 
 
 def examine(settings: Settings, database: Database) -> list[Finding]:
-    """Return what the doctor's checks find that take no longer with more data."""
+    """Return the findings of those of the doctor's checks whose cost does not grow with the data."""
     redis = broker.facts(settings, broker.look(settings, workers=True))
     try:
         server = collect.server(database)
@@ -75,12 +75,12 @@ class FiguresCollector(Collector):
         )
 
     def start(self) -> None:
-        """Start to read all sources."""
+        """Start reading all sources."""
         for source in self._sources():
             source.start()
 
     def _read_postgres(self) -> tuple[Figures, Mapping[str, float]]:
-        """Read the figures of Postgres, and add up what its counters grew by."""
+        """Read the figures of Postgres, and add up the growth of its counters."""
         now = time.monotonic()
         collected = figures.collect(self._database, now - self._read_at)
         self._read_at = now
@@ -90,7 +90,7 @@ class FiguresCollector(Collector):
         return self._postgres, self._redis, self._doctor
 
     def collect(self) -> Iterator[Metric]:
-        """Yield what was read last; nothing of a source that could not be read, or hangs."""
+        """Yield the metrics of the last readings, but none of a source that failed or hangs."""
         now = time.monotonic()
         readings = {source.name: source.last() for source in self._sources()}
         ages = {name: now - reading.at for name, reading in readings.items()}
@@ -112,7 +112,7 @@ class FiguresCollector(Collector):
 
 
 def _disk(data_dir: Path) -> Iterator[Metric]:
-    """Yield the room for an embedded Postgres; the disk of another one is not ours to see."""
+    """Yield the disk space of an embedded Postgres; another server's disk is out of reach."""
     if any(data_dir.glob("postgres-[0-9][0-9]")):
         disk = shutil.disk_usage(data_dir)
         yield gauge("data_free_bytes", "Free bytes where the data folder is.", disk.free)

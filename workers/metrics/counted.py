@@ -1,4 +1,4 @@
-"""Prometheus counters made of the daily counters: which there are, and totals that never go down."""
+"""Prometheus counters made of the daily counters, with totals that never decrease."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -79,10 +79,10 @@ COUNTERS = (
 
 
 class Totals:
-    """What was counted since this process began to look.
+    """Totals since this process started.
 
-    Daily counters go down when a tenant is forgotten and vanish when they are pruned. What is added up here is only
-    what they grow by; a restart begins at 0, which Prometheus knows of any counter.
+    Daily counters decrease when a tenant is forgotten and vanish when they are pruned, so only their growth is added
+    up; a restart begins at 0, which Prometheus expects of counters.
     """
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class Totals:
         self._totals: dict[str, float] = {}
 
     def add(self, days: Iterable[DayFigure]) -> Mapping[str, float]:
-        """Add what the figures grew by since the last call; return the totals by name."""
+        """Add the figures' growth since the last call; return the totals by name."""
         current = {(figure.day, figure.name): figure.total for figure in days}
         last = current if self._last is None else self._last
         totals = dict(self._totals)

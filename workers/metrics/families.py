@@ -1,4 +1,4 @@
-"""What was read, as Prometheus' families: a pure function for each source; no label holds a tenant, chat or text."""
+"""Turn readings into Prometheus' families, by a pure function for each source; no label has a tenant, chat or text."""
 
 import math
 from collections import Counter
@@ -40,7 +40,7 @@ def gauges(name: str, text: str, values: Mapping[str, float], label: str) -> Met
 
 
 def of_postgres(figures: Figures, totals: Mapping[str, float], budget: Budget) -> Iterator[Metric]:
-    """Yield what Postgres says: jobs, lags, counters, contexts, models, spaces and sizes."""
+    """Yield the metrics of Postgres: jobs, lags, counters, contexts, models, spaces and sizes."""
     jobs = GaugeMetricFamily(
         PREFIX + "jobs", "Jobs by kind and state, each up to 100,000.", labels=["kind", "state"]
     )
@@ -84,7 +84,7 @@ def of_postgres(figures: Figures, totals: Mapping[str, float], budget: Budget) -
 
 
 def _spent(figures: Figures, budget: Budget) -> dict[str, float]:
-    """Return the share of each limit that is set which the nearest tenant has spent today."""
+    """Return, for each limit that is set, the highest share that a tenant has spent today."""
     most = {figure.name: figure.most_today for figure in figures.days if figure.most_today}
     limits = {"cost": ("model_cost_usd", budget.cost), "tokens": ("model_tokens", budget.tokens)}
     return {name: most.get(counter, 0.0) / limit for name, (counter, limit) in limits.items() if limit}
@@ -109,7 +109,7 @@ def _counters(totals: Mapping[str, float]) -> Iterator[Metric]:
 
 
 def of_redis(queues: QueueStatus) -> Iterator[Metric]:
-    """Yield what Redis and the workers say: queues, who serves them, and the last sweep."""
+    """Yield the metrics of Redis and the workers: queues, their workers, and the last sweep."""
     if not queues.queues:
         return
     yield gauges("queue_tasks", "Tasks that wait in a queue.", queues.queues, "queue")
@@ -128,7 +128,7 @@ def of_redis(queues: QueueStatus) -> Iterator[Metric]:
 
 
 def of_doctor(findings: Sequence[Finding]) -> Iterator[Metric]:
-    """Yield how much the doctor has found."""
+    """Yield the number of the doctor's findings."""
     severities = Counter(finding.severity for finding in findings)
     counts: dict[str, float] = {severity: severities[severity] for severity in _SEVERITIES}
     yield gauges("doctor_findings", "What the doctor's quick checks find.", counts, "severity")

@@ -1,4 +1,4 @@
-"""Sources that are read again and again in the background, so that whoever asks never waits for a server."""
+"""Read sources repeatedly in the background, so that a scrape never waits for a server."""
 
 import threading
 import time
@@ -18,25 +18,25 @@ log = structlog.get_logger(OUTAGES)
 T = TypeVar("T")
 
 STALE_READINGS = 3
-"""What was read longer ago than this many readings take is not shown: a server hangs, or the reader does."""
+"""A reading older than so many intervals is not shown: the server or the reader hangs."""
 GRACE_SECONDS = 15.0
 """Added to that, as a reading itself takes time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading(Generic[T]):
-    """What a source said at one moment."""
+    """The value of a source at one moment."""
 
     # of the monotonic clock
     at: float
     # how long it took
     seconds: float
-    # none: it could not be read
+    # None: it could not be read
     value: T | None
 
 
 class Source(Generic[T]):
-    """A source that a thread of its own reads at an interval: one that hangs holds up no other."""
+    """A source read at an interval by its own thread, so that one that hangs does not delay the others."""
 
     def __init__(
         self, name: str, read: Callable[[], T], every_seconds: float, first_after_seconds: float = 0.0
@@ -49,7 +49,7 @@ class Source(Generic[T]):
         self._reading: Reading[T] | None = None
 
     def start(self) -> None:
-        """Start to read."""
+        """Start reading."""
         threading.Thread(target=self._run, name=f"read-{self.name}", daemon=True).start()
 
     def last(self) -> Reading[T]:
@@ -71,7 +71,7 @@ class Source(Generic[T]):
             except (BackscrollError, SQLAlchemyError) as error:
                 log.warning("figures_not_read", source=self.name, error=reason_of(error))
             except Exception:
-                # a defect: it is told, and the next reading may succeed
+                # a defect: it is logged, and the next reading may succeed
                 log.exception("figures_not_read", source=self.name)
             now = time.monotonic()
             self._reading = Reading(at=now, seconds=now - started, value=value)

@@ -1,4 +1,4 @@
-"""`backscroll.ingest`: accept the messages of a payload, or place what has been accepted."""
+"""`backscroll.ingest`: accept the messages of a payload, or place accepted messages."""
 
 import json
 import re
@@ -42,7 +42,7 @@ _tenant = TypeAdapter(TenantId)
 
 
 class PayloadRequest(Request):  # type: ignore[misc] # Celery ships no types
-    """A payload's task with an outline of it in what its worker reports, whatever the sender says of its arguments."""
+    """A payload's task, of which its worker reports only an outline, whatever the sender describes as its arguments."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -56,7 +56,7 @@ class PayloadRequest(Request):  # type: ignore[misc] # Celery ships no types
 
 
 def outline(payload: Any) -> str:
-    """Describe a payload without what people wrote, nor what takes the place of an id.
+    """Describe a payload without people's words, or texts in place of an id.
 
     >>> outline({"v": 1, "chat": {"chat_id": "telegram:-100", "title": "Мы"}, "messages": [{}, {}]})
     "{'v': 1, 'chat': 'telegram:-100', 'messages': 2}"
@@ -75,7 +75,7 @@ def outline(payload: Any) -> str:
     return str(shown)
 
 
-# A payload is in no table before it is accepted: only this task goes back to the queue when its worker dies.
+# A payload is in no table before it is accepted: so this task alone returns to the queue when its worker dies.
 @shared_task(
     name="backscroll.ingest",
     bind=True,
@@ -84,24 +84,24 @@ def outline(payload: Any) -> str:
     throws=(JobsFailed, PayloadRefused),
 )
 def ingest(self: Task, *args: Any, **payload: Any) -> dict[str, int] | str:
-    """Store the messages of a payload, waiting while Postgres is away or not upgraded; without one, place arrivals.
+    """Store the messages of a payload, waiting while Postgres is down or not upgraded; without one, place arrivals.
 
-    A payload that cannot be accepted, or has ended its process too often, becomes a dead letter; then this raises
-    `PayloadRefused`, so that it is seen by those who watch tasks, and is acknowledged.
+    A payload that cannot be accepted, or has killed its process too often, becomes a dead letter; then this raises
+    `PayloadRefused`, so that task monitoring shows it, and the task is acknowledged.
     """
     if not args and not payload:
         return result_of("ingest", resources.run(self.app, "ingest"))
     held = _after_outages(resources.current)
     refuse = partial(_refuse, held.database, held.settings.tenant, {"args": args, "kwargs": payload})
     try:
-        # positional arguments are refused whatever they hold
+        # positional arguments are always refused
         parsed = parse_payload(QueuedIngest, args or payload)
     except InvalidInput as error:
         log.warning("payload_refused", error=str(error))
         raise refuse(str(error)) from None
     tenant_id, suspect = parsed.tenant or held.settings.tenant, f"payload:{self.request.id}"
     again = bool(self.request.delivery_info.get("redelivered"))
-    # The first delivery of one that comes again is not counted, and ended its process if any did.
+    # A redelivered task's first delivery was not counted, and killed its process if any did.
     begin = partial(_begin, held.database, tenant_id, suspect)
     tries = _after_outages(begin, errors=Exception) if again else 0
     if tries >= held.settings.job_max_attempts:
@@ -120,7 +120,7 @@ def ingest(self: Task, *args: Any, **payload: Any) -> dict[str, int] | str:
     try:
         accepted = _after_outages(accept)
     except Exception as error:  # noqa: BLE001 - a task that fails is acknowledged, and its messages would be lost
-        # Neither the whole error nor its usual traceback: Postgres quotes the row that it does not take.
+        # Neither the whole error nor its traceback: Postgres quotes the row that it refuses.
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         frames = traceback.format_tb(error.__traceback__)
         log.error("accept_failed", error=reason, frames=frames)  # noqa: TRY400
@@ -140,9 +140,9 @@ def ingest(self: Task, *args: Any, **payload: Any) -> dict[str, int] | str:
 
 
 def _after_outages(act: Callable[[], T], *, errors: Errors = (Retryable, SettingsError)) -> T:
-    """Call once Postgres is available and upgraded: until then nothing else holds the payload.
+    """Call `act` once Postgres is available and upgraded: until then nothing else holds the payload.
 
-    Where the sender cannot be to blame, an outage is any error.
+    `errors` count as outages: any error, if the sender cannot be to blame.
     """
     while True:
         try:
@@ -153,7 +153,7 @@ def _after_outages(act: Callable[[], T], *, errors: Errors = (Retryable, Setting
 
 
 def _begin(database: Database, tenant_id: str, suspect: str) -> int:
-    """Count a try of a payload that may end its process, and return their number."""
+    """Count a try of a payload that may kill its process, and return the number of tries."""
     with database.tenant(tenant_id) as connection:
         chats.ensure_tenant(connection, tenant_id)
         return quarantine.count_try(connection, tenant_id, suspect)

@@ -1,6 +1,6 @@
-"""The tasks that do jobs: `backscroll.embed` and its like claim a batch of their kind, and go on while there is more.
+"""The tasks that run jobs: `backscroll.embed` and others claim a batch of their kind, and repeat while there is more.
 
-`backscroll.ingest` is apart, in `tasks/ingest.py`: it takes payloads as well.
+`backscroll.ingest` is in `tasks/ingest.py`, as it takes payloads as well.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from schemas.kinds import INGEST, KINDS
 from workers import resources
 
 REASONS = 3
-"""Number of different reasons of failures that a result names."""
+"""Number of different failure reasons that a result names."""
 
 
 class ThreadRequest(Request):  # type: ignore[misc] # Celery ships no types
@@ -28,10 +28,10 @@ class ThreadRequest(Request):  # type: ignore[misc] # Celery ships no types
 
 
 def result_of(kind: str, outcome: Outcome) -> str:
-    """Say what a task did, for those who watch tasks: `3 summarized, 1 failed: models.example answered 429`.
+    """Summarize a task's outcome for monitoring: `3 summarized, 1 failed: models.example answered 429`.
 
-    Raises `JobsFailed` with the same words if nothing was done and something failed: one bad row of many shows in the
-    result, and a failed task means that nothing works. It is acknowledged all the same: the jobs are in the database.
+    Raises `JobsFailed` with the same words if nothing was done and something failed: a result shows one bad row of
+    many, and a failed task means that nothing works. It is acknowledged all the same: the jobs are in the database.
     """
     if outcome.waits:
         return "waits: see the log of this worker"
@@ -49,7 +49,7 @@ def result_of(kind: str, outcome: Outcome) -> str:
 
 
 def _register(kind: str) -> None:
-    # expected: the log has why each job failed
+    # expected: the log says why each job failed
     @shared_task(name=f"backscroll.{kind}", bind=True, Request=ThreadRequest, throws=(JobsFailed,))
     def do_jobs(self: Task) -> str:
         result = result_of(kind, resources.run(self.app, kind))

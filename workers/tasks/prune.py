@@ -1,4 +1,4 @@
-"""`backscroll.prune`: delete what has expired, tenant by tenant."""
+"""`backscroll.prune`: delete expired data, tenant by tenant."""
 
 import structlog
 from celery import Task, shared_task
@@ -13,9 +13,9 @@ log = structlog.get_logger(__name__)
 
 @shared_task(name="backscroll.prune", bind=True)
 def prune(self: Task, after: str = "") -> str:
-    """Prune every tenant by the settings, from the one after `after`; the rest goes into a task of its own.
+    """Prune the tenants after `after` by the settings; a new task continues with those left when time is up.
 
-    Returns what was deleted. Raises `BackscrollError` at the end if tenants could not be pruned.
+    Returns a summary of the deletions. Raises `BackscrollError` at the end if tenants could not be pruned.
     """
     with resources.waiting():
         held = resources.current()

@@ -11,9 +11,9 @@ from workers.tasks.jobs import ThreadRequest
 
 log = structlog.get_logger(__name__)
 
-# With more sweeps waiting, as after an outage, one is skipped when it is its turn.
+# If more sweeps wait, as after an outage, a sweep is skipped.
 MAX_WAITING_SWEEPS = 10
-# No queue needs more wake-ups than twice the workers that claim from it.
+# No queue needs more wake-ups than two for each of its workers.
 COUNT_UP_TO = max(2 * queue.concurrency * queue.batch for queue in queues.OF_KIND.values())
 
 
@@ -21,8 +21,8 @@ COUNT_UP_TO = max(2 * queue.concurrency * queue.batch for queue in queues.OF_KIN
 def sweep(self: Task) -> None:
     """Sweep everything once.
 
-    A queue gets wake-ups while it is shorter than twice its workers: more would only wait, fewer would leave
-    workers idle. No wake-up is remembered, so none can be remembered wrongly.
+    A queue gets wake-ups while it has fewer than two for each worker: more would only wait, fewer would leave workers
+    idle. Wake-ups are not recorded, so no record can be wrong.
     """
     if queues.length(self.app, queues.SWEEP.full_name) > MAX_WAITING_SWEEPS:
         return

@@ -173,7 +173,7 @@ def topics(
 
     wanted = parse_payload(TopicFilter, {"by": by, "periods": periods, "limit": limit})
     with call.opened() as (settings, database):
-        result = pipeline_topics.of_chat(database, settings.tenant, chat, wanted)
+        result = pipeline_topics.chat_topics(database, settings.tenant, chat, wanted)
     cells = [
         (
             period.begins.isoformat(),

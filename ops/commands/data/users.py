@@ -98,7 +98,7 @@ def show(
     wanted = parse_payload(UserFilter, {"chat_id": chat, "after": after, "limit": limit})
     with call.opened() as opened:
         opened.require_user(_address(user).user_id, unseen=unseen)
-        page = pages.of_user(opened.database, opened.settings.tenant, _address(user).user_id, wanted)
+        page = pages.user_page(opened.database, opened.settings.tenant, _address(user).user_id, wanted)
     known = [*page.current, *page.earlier]
     call.answer(
         page,
@@ -199,7 +199,7 @@ def export_user(sender: SenderArgument, tenant: TenantOption = None, data_dir: D
     user_id = parse_payload(UserAddress, {"user_id": sender}).user_id
     with connection.opened(data_dir, tenant) as (settings, database):
         lookup.require_user(database, settings.tenant, user_id)
-        for record in pipeline_export.of_user(database, settings.tenant, user_id):
+        for record in pipeline_export.export_user(database, settings.tenant, user_id):
             rendering.print_json(record)
 
 

@@ -133,12 +133,12 @@ def examine(
     return Facts(
         logins=tried,
         server=server,
-        spaces=collect.embedding(database, embedder, tenant_ids, problem, everybody=everybody),
+        spaces=collect.embedding_spaces(database, embedder, tenant_ids, problem, everybody=everybody),
         broker=broker_facts,
         skew_seconds=skew,
         jobs=collect.late_jobs(database, scope),
         stopped_providers=collect.stopped_providers(database),
-        tenants=list(collect.stored(database, sample, rules)),
+        tenants=list(collect.tenant_data(database, sample, rules)),
         summary_problem=_summary_problem(settings, ask=model),
     ), sample
 

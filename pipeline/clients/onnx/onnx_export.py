@@ -15,7 +15,7 @@ from schemas.errors import InvalidInput
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-# How the names of other architectures become BERT's.
+# Replacements that turn names of other architectures into BERT's.
 _NAMES: dict[str, tuple[tuple[str, str], ...]] = {
     "bert": (),
     "roberta": (),
@@ -40,7 +40,7 @@ _NAMES: dict[str, tuple[tuple[str, str], ...]] = {
         ("output_layer_norm.", "output.LayerNorm."),
     ),
 }
-# Their first word piece has the position after that of padding.
+# Architectures whose first word piece has the position after padding's.
 _AFTER_PADDING = frozenset({"roberta", "xlm-roberta", "camembert", "mpnet"})
 _EPSILON = 1e-12
 
@@ -57,7 +57,7 @@ class Likeness:
 def write(
     model: "SentenceTransformer", folder: Path, *, query_prefix: str = "", document_prefix: str = ""
 ) -> None:
-    """Fill a folder. Raises `InvalidInput` for a model that is not like BERT, with what is different."""
+    """Write a model into a folder. Raises `InvalidInput`, which names the difference, for a model unlike BERT."""
     encoder, pooling = _parts(model)
     config = encoder.config
     kind = config.model_type
@@ -93,7 +93,7 @@ def compare(original: Embedder, folder: Path, texts: Sequence[str]) -> Likeness:
 
 
 def _parts(model: "SentenceTransformer") -> tuple[Any, Literal["mean", "cls"]]:
-    """Return the encoder and how its vectors become one. Raises `InvalidInput`."""
+    """Return the encoder and its pooling. Raises `InvalidInput`."""
     modules = {type(module).__name__: module for module in model}
     if unknown := sorted(modules.keys() - {"Transformer", "Pooling", "Normalize"}):
         raise _unlike(f"it has the modules {', '.join(unknown)}")
@@ -114,7 +114,7 @@ def _parts(model: "SentenceTransformer") -> tuple[Any, Literal["mean", "cls"]]:
     if not hasattr(model.tokenizer, "backend_tokenizer"):
         raise _unlike("its tokenizer is not one of the package tokenizers")
     layer = modules["Pooling"]
-    # as older versions of the package say it
+    # the name in older versions of the package
     pooling = getattr(layer, "pooling_mode", None) or layer.get_pooling_mode_str()
     if pooling == "mean":
         return encoder, "mean"
@@ -138,7 +138,7 @@ def _renamed(kind: str, name: str) -> str:
 
 
 def _distances(encoder: Any, positions: int) -> Any:
-    """Return what MPNet's attention adds for each distance of two word pieces, the most negative first."""
+    """Return MPNet's attention bias for each distance of two word pieces, the most negative distance first."""
     import torch
 
     inner = encoder.encoder
@@ -149,6 +149,6 @@ def _distances(encoder: Any, positions: int) -> Any:
 
 
 def prefixes(model: "SentenceTransformer") -> tuple[str, str]:
-    """Return what the model itself wants before a query, and before a document."""
+    """Return the model's own prefixes of queries and of documents."""
     prompts = {name: text for name, text in model.prompts.items() if text}
     return prompts.get("query", ""), prompts.get("document", "") or prompts.get("passage", "")

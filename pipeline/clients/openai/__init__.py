@@ -1,1 +1,1 @@
-"""OpenAI's protocol: language models, embeddings, and what an endpoint cannot do."""
+"""OpenAI's protocol: language models, embeddings, and the limits of endpoints."""

@@ -15,12 +15,12 @@ from pipeline.text.tokens import estimate
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable
 
 MAX_ANSWER_BYTES = 4 * 1024**2
-# A provider's own word on when to come back is believed up to this.
+# A provider's retry time counts up to this.
 MAX_RETRY_AFTER = 3600.0
-# When it says nothing: a rate limit is over soon, an empty account or a wrong key has to be mended by somebody.
+# Without one: a rate limit is over soon, but an empty account or a wrong key must be fixed by somebody.
 BUSY_SECONDS, MENDED_SECONDS = 20.0, 600.0
 CLOSING_SECONDS = 3.0
-# What a reasoning model writes before its answer, where its server does not put it elsewhere; it may be cut off.
+# Thoughts of a reasoning model before its answer, if its server leaves them there; they may be cut off.
 _THOUGHTS = re.compile(r"\s*<(think(?:ing)?)>.*?(?:</\1>|\Z)", re.IGNORECASE | re.DOTALL)
 
 
@@ -120,6 +120,6 @@ class OpenAIChatModel:
 
 
 def _retry_after(refused: Refused) -> float | None:
-    """Return when the provider may be asked again by its own word, within reason; None without one."""
+    """Return the provider's own retry time, within bounds; None without one."""
     seconds = retry_after(refused.headers, datetime.now(UTC))
     return None if seconds is None else min(max(seconds, 1.0), MAX_RETRY_AFTER)

@@ -22,7 +22,7 @@ class OpenAIServer:
     def __init__(
         self, url: str | None, key: str | None, model: str, *, dimensions: int | None = None
     ) -> None:
-        """Set up without a call. Raises `SettingsError` if OpenAI is to be asked without a key."""
+        """Set up without a call. Raises `SettingsError` for OpenAI without a key."""
         if url is None and not key:
             raise SettingsError(
                 "BACKSCROLL_EMBEDDING_PROVIDER=openai wants BACKSCROLL_OPENAI_API_KEY, or for another server "
@@ -61,8 +61,8 @@ class OpenAIServer:
         await self._endpoint.close()
 
     def _in_order(self, data: list[Any]) -> list[Any]:
-        """Return an answer's vectors in the order of the texts; those without numbers have their place in the list."""
-        # a zero that is left out is one: so Gemini writes its first
+        """Return an answer's vectors in the order of the texts; vectors without an index keep their place."""
+        # a missing index means 0: Gemini omits that of its first vector
         places = [item.get("index") or 0 for item in data]
         if len(set(places)) == len(places):
             return [item for _, item in sorted(zip(places, data, strict=True), key=lambda pair: pair[0])]
@@ -71,12 +71,12 @@ class OpenAIServer:
                 f"{PROVIDER} ({self._model}) at {self.url} numbers its vectors {places[:10]}, which does not say whose "
                 "they are"
             )
-        LEARNED.note(self.url, self._model, ["index"])
+        LEARNED.record(self.url, self._model, ["index"])
         return data
 
 
 def _decoded(vector: Any) -> Any:
-    """Return a vector whose base64 is decoded: floats of four bytes, the lowest first."""
+    """Decode a vector in base64: little-endian floats of four bytes."""
     if not isinstance(vector, str):
         return vector
     numbers = array("f", base64.b64decode(vector, validate=True))

@@ -1,7 +1,7 @@
-"""Ask an endpoint that speaks OpenAI's protocol, and learn from its refusals what it cannot do.
+"""Call an endpoint that speaks OpenAI's protocol, and learn from its refusals which options it does not support.
 
-What one refuses for a model is left out of all later requests of this process for it: endpoints differ in what they
-take, by version, model and configuration, and none says so before it is asked.
+An option refused for a model is left out of all later requests of this process for it: support differs by version,
+model and configuration, and no endpoint tells in advance.
 """
 
 import json
@@ -25,23 +25,23 @@ OPENAI_URL = "https://api.openai.com/v1"
 
 Request = dict[str, Any]
 
-# A refused option comes as one of these, with OpenRouter as 404; llama-cpp-python answers 500.
+# A refused option is answered with one of these; by OpenRouter with 404, by llama-cpp-python with 500.
 _REFUSED = frozenset((400, 404, 415, 422, 500, 501))
-# Of these, one that names nothing that was asked may mean any of it.
+# Of these, a refusal that names no option may be about any of them.
 _ABOUT_THE_REQUEST = frozenset((400, 415, 422))
-# What is recognized of a key in an endpoint's words: those that mask a key show its beginning.
+# Characters by which a key is recognized in a message, which may mask the rest.
 _KEY_CHARS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """A part of a request that not every endpoint takes."""
+    """A part of a request that not every endpoint supports."""
 
     name: str
     is_in: Callable[[Request], bool]
-    # what refusals call it, of any provider
+    # its names in the refusals of providers
     named: re.Pattern[str]
-    # what is done without it, for people
+    # what happens without it, in words
     without: str
 
 
@@ -56,7 +56,7 @@ _FORM_NAMES = re.compile(
 _REST_OF_KEY = re.compile(r"[^\s\"',;)]*")
 _ENCODING_NAMES = re.compile(r"encoding_format|base64")
 
-# In the order in which a refusal is read: what two options are called by is the first one's.
+# In the order in which a refusal is matched: a name of two options means the first.
 OPTIONS = (
     Option(
         name="json_schema",
@@ -107,7 +107,7 @@ OPTIONS = (
         without="does not number its vectors: they are taken in the order of the texts",
     ),
 )
-# What may be left out on trial. Another name for the room of an answer is no less than the first.
+# Options that may be left out on trial, not those that merely rename the answer's limit.
 _OPTIONAL = frozenset(option.name for option in OPTIONS) - {"max_tokens", "index"}
 _PLAIN = "plain"
 _WITHOUT = {option.name: option.without for option in OPTIONS} | {
@@ -116,7 +116,7 @@ _WITHOUT = {option.name: option.without for option in OPTIONS} | {
 
 
 class Learned:
-    """What the endpoints of this process cannot do, by endpoint and model; threads share it."""
+    """The unsupported options of endpoints and models, as learned by this process; threads share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -128,11 +128,11 @@ class Learned:
         return self._left_out.get((url, model), frozenset())
 
     def has_answered(self, url: str, model: str) -> bool:
-        """Tell whether a model has answered a request, so that it takes what is not left out by now."""
+        """Tell whether a model has answered a request, so that it supports all options not left out by now."""
         return (url, model) in self._answered
 
-    def note(self, url: str, model: str, names: Iterable[str], *, answered: bool = False) -> None:
-        """Note options to leave out for a model, and log those that are new."""
+    def record(self, url: str, model: str, names: Iterable[str], *, answered: bool = False) -> None:
+        """Record options to leave out for a model, and log new ones."""
         with self._lock:
             known = self._left_out.get((url, model), frozenset())
             new = frozenset(names) - known
@@ -143,7 +143,7 @@ class Learned:
             log.info("endpoint_learned", endpoint=url, model=model, option=name, learned=_WITHOUT[name])
 
     def sentences(self) -> list[str]:
-        """Say what each endpoint cannot do, and what is done instead."""
+        """Describe what each endpoint does not support, and what is done instead."""
         with self._lock:
             noted = sorted(self._left_out.items())
         return [
@@ -151,7 +151,7 @@ class Learned:
         ]
 
     def clear(self) -> None:
-        """Forget everything, so that endpoints are asked for all that the protocol has."""
+        """Forget everything, so that all options are tried again."""
         with self._lock:
             self._left_out.clear()
             self._answered.clear()
@@ -161,7 +161,7 @@ LEARNED = Learned()
 
 
 class Refused(Exception):
-    """An endpoint's refusal; `words` are its own, and hold no key."""
+    """An endpoint's refusal; `words` are its message, without keys."""
 
     def __init__(self, status: int, words: str, headers: Mapping[str, str]) -> None:
         super().__init__(f"{status}: {words}")
@@ -194,8 +194,8 @@ class OpenAIEndpoint:
     ) -> dict[str, Any]:
         """Return the answer's JSON; `write` makes the request without the options of these names.
 
-        A refused option is left out and the request made again: once for each option, and once more where the refusal
-        names none of them and the model has never answered. Raises `Refused`, `ProviderUnavailable` (it cannot be
+        A refused option is left out and the request repeated: once for each option, and once more if the refusal names
+        none of them and the model has never answered. Raises `Refused`, `ProviderUnavailable` (it cannot be
         reached) or `ProviderFailed` (its answer cannot be read).
         """
         without = LEARNED.left_out(self.url, self.model)
@@ -207,7 +207,7 @@ class OpenAIEndpoint:
             except Refused as refused:
                 option = _refused_option(refused, request)
                 if option is not None and option not in without:
-                    LEARNED.note(self.url, self.model, [option])
+                    LEARNED.record(self.url, self.model, [option])
                     without |= {option}
                 elif (
                     not on_trial
@@ -219,7 +219,7 @@ class OpenAIEndpoint:
                 else:
                     raise
             else:
-                LEARNED.note(self.url, self.model, without | on_trial, answered=True)
+                LEARNED.record(self.url, self.model, without | on_trial, answered=True)
                 return answer
 
     async def close(self) -> None:
@@ -250,13 +250,13 @@ class OpenAIEndpoint:
         if not isinstance(parsed, dict):
             raise ProviderFailed(f"{self.url} gave an answer that cannot be read")
         if error := parsed.get("error"):
-            # routers answer 200 and put the status of the provider behind them into the body
+            # routers answer 200 with the status of the provider behind them in the body
             code = error.get("code") if isinstance(error, dict) else None
             raise self._refusal(code if isinstance(code, int) and 400 <= code < 600 else 502, answer)
         return parsed
 
     def _refusal(self, status: int, answer: Answer) -> Refused:
-        # what a server says of a key may quote it, and at other statuses, too
+        # a server's message may quote the key, whatever the status
         words = "" if status in UNAUTHORIZED else answer.words()
         if self._key:
             before, *after = words.split(self._key[:_KEY_CHARS])
@@ -265,7 +265,7 @@ class OpenAIEndpoint:
 
 
 def _reported(names: frozenset[str]) -> list[str]:
-    """Return the options to report as left out; of those left out on trial it is not known which was refused."""
+    """Return the options to report as left out; of those left out on trial, the refused one is unknown."""
     return sorted(names - _OPTIONAL if _PLAIN in names else names)
 
 
@@ -287,7 +287,7 @@ def _may_mean_anything(refused: Refused) -> bool:
 
 
 def _optional(write: Callable[[frozenset[str]], Request], without: frozenset[str]) -> frozenset[str]:
-    """Return the options besides those left out that a request can do without; without one it may have another."""
+    """Return the further options that a request can do without; leaving one out may add another."""
     names: frozenset[str] = frozenset()
     while (
         more := {o.name for o in OPTIONS if o.name in _OPTIONAL and o.is_in(write(without | names))} - names

@@ -1,4 +1,4 @@
-"""Bound what extraction takes of a processor: how much of a session is read, and by how many threads at once."""
+"""Bound the processor time of extraction: how much of a session is read, and by how many threads at once."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -7,9 +7,9 @@ from threading import Lock
 from pipeline.enrich.protocols import Source
 
 MAX_MESSAGE_CHARS = 2000
-MAX_CHARS = 200_000  # of all messages that are read at once: some seconds of the slowest text known
+MAX_CHARS = 200_000  # of all messages read together: some seconds for the slowest text known
 WAIT_SECONDS = 10.0  # well below a lease
-# The threads of a process share one interpreter: side by side each would take as long as all of them.
+# Threads share one interpreter: side by side, each would take as long as all of them in turn.
 _turn = Lock()
 
 

@@ -1,4 +1,4 @@
-"""Read a model's answer as facts: one that cannot be used is dropped, an answer that has none of them is refused."""
+"""Read the facts of a model's answer: drop unusable ones, and refuse an answer of which no fact is well-formed."""
 
 import math
 import re
@@ -18,8 +18,8 @@ from schemas.memory.facts import CATEGORIES, MAX_FACT_CHARS, About, Fact, KnownF
 from schemas.sessions import Message
 
 HEARSAY_CONFIDENCE = 0.7
-"""The most confidence in what people say of each other."""
-# A longer one is a story; between the two limits it is cut.
+"""Highest confidence in what people say about each other."""
+# A longer fact is dropped; one between this and `MAX_FACT_CHARS` is shortened.
 _MAX_GIVEN_CHARS = 200
 _MAX_FACTS_READ = 50
 _MAX_EVIDENCE = 5
@@ -50,16 +50,16 @@ def read(
     return [fact for item in shaped[:_MAX_FACTS_READ] for fact in reader.facts(item)]
 
 
-def chosen(facts: Sequence[Fact], messages: Sequence[Message], most: int) -> list[Fact]:
+def chosen(facts: Sequence[Fact], messages: Sequence[Message], max_facts: int) -> list[Fact]:
     """Return the most important facts of a session's messages; of several about the same thing, the latest."""
     place = {message.id: index for index, message in enumerate(messages)}
     by_topic: dict[tuple[str, str, str], Fact] = {}
     for fact in sorted(facts, key=lambda fact: max(place[message_id] for message_id in fact.message_ids)):
-        # two people may have one name
+        # two people may share a name
         sender = messages[place[fact.message_ids[0]]].sender_id if fact.about == "speaker" else ""
         by_topic[sender, fact.subject.casefold(), fact.attribute or fact.content.casefold()] = fact
     ranked = sorted(by_topic.values(), key=lambda fact: (-fact.importance, -fact.confidence))
-    return ranked[:most]
+    return ranked[:max_facts]
 
 
 def _is_shaped(item: object) -> bool:
@@ -71,7 +71,7 @@ def _is_shaped(item: object) -> bool:
 
 
 class _Reader:
-    """What the facts of one answer are checked against."""
+    """Reads the facts of one answer, checked against its messages, people and known facts."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class _Reader:
         self._time_zone = time_zone
 
     def facts(self, item: Mapping[str, Any]) -> Iterator[Fact]:
-        """Yield an item's fact for each speaker of that name who says it; none where it is unusable or ungrounded."""
+        """Yield an item's fact for each speaker of that name who states it; nothing if it is unusable or ungrounded."""
         evidence = self._evidence(item["messages"])
         by_sender = {self._messages[index].sender_id: self._messages[index].speaker for index in evidence}
         fact = self._fact(item, evidence)
@@ -137,7 +137,7 @@ class _Reader:
             message_ids=tuple(self._messages[index].id for index in evidence),
             holds_from=holds_from,
             holds_until=holds_until,
-            # what people say of each other replaces nothing by its number: an order to do so is easily written
+            # hearsay replaces no known fact: a message could easily order the model to do so
             replaces=() if about == "person" else tuple(self._replaced(item.get("replaces"), subject)),
         )
 
@@ -149,7 +149,7 @@ class _Reader:
         return [index for index in valid if self._messages[index].role == PERSON][:_MAX_EVIDENCE]
 
     def _subject(self, about: str, subject: str, evidence: list[int]) -> tuple[About, str, list[int]] | None:
-        """Return whom a fact is about, by which name, and which of its messages say it."""
+        """Return whom a fact is about, their name, and the messages that state it."""
         agent, name = self._people.agent, subject.lstrip("@")
         if about == "organization":
             return "organization", "", evidence
@@ -170,7 +170,7 @@ class _Reader:
             return "person", member, evidence
         if not self._transcript.names(name):
             return None
-        # somebody who is not here: it is the first speaker who tells of them
+        # somebody outside the chat: the fact belongs to the first speaker who mentions them
         return "speaker", name_of(name), self._by_sender(messages[0].sender_id, evidence)
 
     def _by_sender(self, sender_id: str, evidence: Sequence[int]) -> list[int]:
@@ -187,7 +187,7 @@ class _Reader:
 
 
 def matching_name(name: str, names: Iterable[str]) -> str | None:
-    """Return which of the names is meant: the same whatever its case, else the only one that begins with its word.
+    """Return the name that is meant: the same one ignoring case, else the only one whose first word it is.
 
     >>> matching_name("ann", ["Ann Lee", "Ben"]), matching_name("Ann", ["Ann Lee", "Ann Ray"])
     ('Ann Lee', None)
@@ -211,7 +211,7 @@ def _is_named(subject: str, content: str) -> bool:
 
 
 def _text(value: object) -> str:
-    """Return a string, number or boolean as text; anything else as an empty one."""
+    """Return a string, number or boolean as text; anything else as an empty string."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     return str(value) if isinstance(value, str | int | float) else ""
@@ -230,7 +230,7 @@ def _number(value: object, otherwise: float, least: float, most: float) -> float
 
 
 def _date(value: object, at: time, time_zone: tzinfo) -> datetime | None:
-    """Return a moment in UTC, of a day the first or last in its time zone (`at`); None for an invalid date."""
+    """Return a time in UTC; `at` is the time of a bare date, in `time_zone`. None for an invalid date."""
     try:
         if len(text := _text(value).strip()) == len("2026-05-31"):
             moment = datetime.combine(date.fromisoformat(text), at, time_zone)

@@ -1,4 +1,4 @@
-"""Check a fact that a model noted against the transcript: was it said there?"""
+"""Check that the transcript states a model's fact."""
 
 import re
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ from pipeline.text.sentences import words
 from schemas.sessions import Message
 
 MIN_FOUND_SHARE = 0.3
-"""Share of the content words of a fact that its messages and those beside them must have: about two thirds in a
-model's own words, and hardly any where it is of something else."""
-# Messages of fewer content words answer the one before them.
+"""Share of a fact's content words that must occur in its messages and those beside them: a true fact in the model's
+own words has about two thirds, an invented one hardly any."""
+# Messages of fewer content words count as answers to the one before them.
 _TELLING_TERMS = 3
 _YEARS = range(1900, 2201)
-# A number up to this may have been said in words, or be a part of a date.
+# A number up to this may have been written in words, or be part of a date.
 _MAX_UNSAID_NUMBER = 31
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _TIME = re.compile(r"\d{1,2}:\d{2}")
@@ -24,7 +24,7 @@ _SCRIPTS_MEET = re.compile("(?<=[A-Za-z0-9])(?=[\u0e00-\u9fff])")
 
 
 class Transcript:
-    """What the messages of a transcript say, in order."""
+    """The messages of a transcript, in order, and their words."""
 
     def __init__(self, messages: Sequence[Message], language: str = "english") -> None:
         self._language = language
@@ -58,7 +58,7 @@ class Transcript:
 
 
 def _may_be_unsaid(number: str) -> bool:
-    """Tell whether a number may be of a date or a time that was worked out, or was said in words."""
+    """Tell whether a number may come from a computed date or time, or was written in words."""
     if _TIME.fullmatch(number):
         return True
     return number.isdecimal() and (int(number) <= _MAX_UNSAID_NUMBER or int(number) in _YEARS)

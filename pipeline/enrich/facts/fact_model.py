@@ -1,4 +1,4 @@
-"""Learn facts by a language model: one call, or several for what is longer than the model's window."""
+"""Extract facts by a language model: in one call, or several for a session longer than the model's window."""
 
 from collections.abc import Sequence
 from datetime import UTC, tzinfo
@@ -13,7 +13,7 @@ from schemas.sessions import Message
 
 
 class LanguageModelExtractor(ModelCaller):
-    """Ask the model, repair an answer once, and drop what the transcript does not say."""
+    """Ask the model, repair an answer once, and drop facts that the transcript does not state."""
 
     def extract(
         self,
@@ -23,20 +23,20 @@ class LanguageModelExtractor(ModelCaller):
         known: Sequence[KnownFact] = (),
         time_zone: tzinfo = UTC,
         source: Source = NOWHERE,
-        most: int = 3,
+        max_facts: int = 3,
     ) -> list[Fact]:
-        """Return facts as `FactExtractor` says; what does not fit into the window is read in parts."""
-        answer_tokens = max(fact_prompts.answer_tokens(self._context_tokens, most), self._answer_tokens)
+        """Return facts as `FactExtractor` does; a session longer than the window is read in parts."""
+        answer_tokens = max(fact_prompts.answer_tokens(self._context_tokens, max_facts), self._answer_tokens)
         room = fact_prompts.room_for_data(self._context_tokens, answer_tokens)
         known = fact_prompts.fitting(known, time_zone, room)
         room -= fact_prompts.known_tokens(known, time_zone)
         runs = prompts.divided([prompts.clipped(message, room // 2) for message in messages], room)
         facts: list[Fact] = []
         for run in runs:
-            # a bot's words are never learned, so that a part with nothing else need not be read
+            # a bot's words are never learned, so a part without people's need not be read
             if any(message.role == fact_prompts.PERSON for message in run):
-                facts += self._ask(run, people, known, time_zone, source, most, answer_tokens)
-        return fact_answers.chosen(facts, messages, most)
+                facts += self._ask(run, people, known, time_zone, source, max_facts, answer_tokens)
+        return fact_answers.chosen(facts, messages, max_facts)
 
     def _ask(
         self,
@@ -45,7 +45,7 @@ class LanguageModelExtractor(ModelCaller):
         known: Sequence[KnownFact],
         time_zone: tzinfo,
         source: Source,
-        most: int,
+        max_facts: int,
         answer_tokens: int,
     ) -> list[Fact]:
         """Ask for the facts of messages, and once more if the answer cannot be used. Raises `InvalidAnswer`."""
@@ -55,7 +55,7 @@ class LanguageModelExtractor(ModelCaller):
             people=people,
             time_zone=time_zone,
             language=source.language,
-            most=most,
+            max_facts=max_facts,
             max_tokens=answer_tokens,
         )
         read = partial(

@@ -1,6 +1,6 @@
-"""Write the prompts that ask for facts: instructions, and the transcript as data that instructs nobody.
+"""Write the prompts that ask for facts: instructions, and the transcript as mere data.
 
-The same messages and known facts always give the same prompt, so that an answer that was paid for is found again.
+The same messages and known facts always give the same prompt, so that a paid answer is found again.
 """
 
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ from schemas.memory.facts import CATEGORIES, MAX_FACT_CHARS, KnownFact
 from schemas.sessions import Message
 
 PERSON = "user"
-"""The role of messages that say facts; all others are a bot's or a tool's."""
+"""The role of messages that can state facts; all others are a bot's or a tool's."""
 _SPARE_ANSWER_TOKENS, _TOKENS_PER_FACT = 300, 200
 _MAX_ANSWER_SHARE = 0.2
-"""Share of a model's window that an answer may take, twice as much when it was cut off."""
+"""Share of a model's window that an answer may take, and twice that after it was cut off."""
 _KNOWN_SHARE = 0.3
 """Share of the room for data that known facts may take."""
 _MAX_KNOWN = 40
@@ -103,7 +103,7 @@ def fact_prompt(
     people: People,
     time_zone: tzinfo,
     language: str,
-    most: int,
+    max_facts: int,
     max_tokens: int,
 ) -> Prompt:
     """Write the prompt for messages in order of time, numbered from 1, and known facts, numbered from k1."""
@@ -116,7 +116,7 @@ def fact_prompt(
     system = _SYSTEM.format(
         fence=f"transcript-{digest}",
         more=more.format(digest=digest),
-        most=most,
+        most=max_facts,
         chars=MAX_FACT_CHARS,
         zone=str(time_zone),
         language=prompts.probably(language),
@@ -134,7 +134,7 @@ def transcript(messages: Sequence[Message], time_zone: tzinfo) -> list[str]:
 
 
 def known_lines(known: Sequence[KnownFact], time_zone: tzinfo) -> list[str]:
-    """Return a line for each known fact: its number, what it says, and since when it is known."""
+    """Return a line for each known fact: its number, its content, and since when it is known."""
     return [
         f"k{number}: {shortened(one_line(fact.content), MAX_FACT_CHARS)} "
         f"(since {fact.said_at.astimezone(time_zone):%Y-%m-%d})"
@@ -143,7 +143,7 @@ def known_lines(known: Sequence[KnownFact], time_zone: tzinfo) -> list[str]:
 
 
 def fitting(known: Sequence[KnownFact], time_zone: tzinfo, room: int) -> list[KnownFact]:
-    """Return the first of the known facts, as many as may stand beside a transcript in so much room."""
+    """Return as many of the first known facts as fit beside a transcript into `room` tokens."""
     left = _KNOWN_SHARE * room
     for number, line in enumerate(known_lines(known[:_MAX_KNOWN], time_zone)):
         left -= estimate_line(line)
@@ -163,6 +163,6 @@ def known_tokens(known: Sequence[KnownFact], time_zone: tzinfo) -> int:
     return sum(map(estimate_line, known_lines(known, time_zone)))
 
 
-def answer_tokens(context_tokens: int, most: int) -> int:
-    """Return the tokens reserved for an answer with `most` facts; a truncated answer is requested again with more."""
-    return min(_SPARE_ANSWER_TOKENS + _TOKENS_PER_FACT * most, int(_MAX_ANSWER_SHARE * context_tokens))
+def answer_tokens(context_tokens: int, max_facts: int) -> int:
+    """Return the tokens reserved for an answer of `max_facts` facts; a truncated one is requested again with more."""
+    return min(_SPARE_ANSWER_TOKENS + _TOKENS_PER_FACT * max_facts, int(_MAX_ANSWER_SHARE * context_tokens))

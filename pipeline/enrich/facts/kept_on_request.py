@@ -1,6 +1,6 @@
-"""Keep what people tell a bot to keep: "remember that …", "call me …", and what they take back of it.
+"""Extract what people tell a bot to remember ("remember that …", "call me …") or to forget again.
 
-Nothing else is learned without a language model. What is kept are their own words, in any language that has cues.
+Nothing else is learned without a language model. Facts are people's own words, in any language that has cues.
 """
 
 import re
@@ -22,28 +22,28 @@ from schemas.sessions import Message
 
 MAX_NAME_CHARS, MAX_NAME_WORDS, MAX_ATTRIBUTE_CHARS = 40, 3, 100
 CORRECTABLE_MESSAGES = 4
-"""Messages after a request in which "that's wrong" means what was to be kept."""
+"""Messages after a request in which "that's wrong" refers to it."""
 
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n")
 _QUOTED = re.compile(r'["“„«»「『][^"“”«»」』\n]*(?:["”“«»」』]|$)|`[^`]*(?:`|\Z)|^>.*$', re.MULTILINE)
-# What follows may be somebody else's words: `Lena wrote: …`
+# The words after it may be somebody else's: `Lena wrote: …`
 _SPEAKER = re.compile(r":(?:\s|\Z)|：")
 _ENDS = " .,;:!。，！"
 
 
 class RequestExtractor:
-    """Facts that people ask to be kept; of a group's messages only those to its bot are read."""
+    """Extracts facts that people ask to be kept; in a group, only from messages to its bot."""
 
     model = RULES
 
     def extract(
-        self, messages: Sequence[Message], *, people: People, most: int = 3, **_: object
+        self, messages: Sequence[Message], *, people: People, max_facts: int = 3, **_: object
     ) -> list[Fact]:
-        """Return up to `most` facts of messages in order of time, the latest first; last what is to be forgotten."""
+        """Return up to `max_facts` facts of messages in order of time, the latest first, then requests to forget."""
         bot = _name_of(people)
         of_bots = {message.external_id for message in messages if message.role == "assistant"}
         facts: dict[tuple[str, str], Fact] = {}
-        # by speaker: where they asked for something to be kept, and what
+        # each speaker's last request: the index of its message, and the fact's key
         last: dict[str, tuple[int, tuple[str, str]]] = {}
         for index, message in enumerate(messages):
             if message.role != "user" or FORWARDED in message.metadata:
@@ -63,17 +63,17 @@ class RequestExtractor:
                     facts[key] = fact
                     last[message.sender_id] = index, key
         newest = reversed(facts.values())
-        return sorted(newest, key=lambda fact: -fact.importance)[:most]
+        return sorted(newest, key=lambda fact: -fact.importance)[:max_facts]
 
 
 def _name_of(people: People) -> re.Pattern[str]:
-    """Return a pattern of what a bot is called."""
+    """Return a pattern of the names of a bot."""
     name = f"|{re.escape(plain(people.agent))}" if people.agent else ""
     return caches.pattern(rf"(?<!\w)@?(?:\w{{0,40}}bot{name})(?!\w)")
 
 
 def _own_sentences(content: str, bot: re.Pattern[str], *, addressed: bool) -> Iterator[tuple[str, str]]:
-    """Yield the sentences to the bot that are the sender's own and ask nothing, each also without the bot's name."""
+    """Yield `(sentence, its comparable form without the bot's name)` of the sender's own statements to the bot."""
     text = normalize("NFC", fencing.without_recalled(fencing.visible(content[:MAX_MESSAGE_CHARS])))
     if not addressed and bot.search(plain(text)) is None:
         return
@@ -92,7 +92,7 @@ def _own_sentences(content: str, bot: re.Pattern[str], *, addressed: bool) -> It
 
 
 def _facts(sentence: str, compared: str, message: Message, *, in_group: bool) -> Iterator[Fact | None]:
-    """Yield what a sentence tells the bot to keep or to forget; None: the last thing is wrong."""
+    """Yield the facts that a sentence tells the bot to keep or forget; None: the last one is wrong."""
     for request in requests.candidates(compared):
         if request.kind == "wrong":
             yield None
@@ -105,14 +105,14 @@ def _facts(sentence: str, compared: str, message: Message, *, in_group: bool) ->
 
 
 def _fact(request: Request, sentence: str, message: Message, *, in_group: bool) -> Fact | None:
-    """Return what a request wants kept or forgotten; None: it names nothing."""
+    """Return the fact that a request wants kept or forgotten; None: it names none."""
     match, forgets, is_name = request.match, request.kind == "forget", request.kind == "call_me"
     body = sentence[slice(*match.span("what"))].rstrip(_ENDS) if match["what"] else ""
     stems = terms(words(body), ANY_LANGUAGE)
-    # "forget that rule" is about no statement
+    # "forget that rule" names no statement
     if not _is_name(body) if is_name else len(stems) < 1 + forgets:
         return None
-    # of two that differ in small words and numbers only, such as days and codes, the later one holds
+    # of two facts that differ only in small words and numbers, such as days and codes, the later one holds
     about = " ".join(sorted({term for term in stems if not term[0].isdigit()} or stems))
     exact = " ".join(words(plain(body)))
     clause = body if request.kind == "remember" else sentence[match.start("cue") : match.end()].rstrip(_ENDS)
@@ -132,7 +132,7 @@ def _fact(request: Request, sentence: str, message: Message, *, in_group: bool) 
 
 
 def _is_name(text: str) -> bool:
-    """Tell whether a text may be what somebody is called: a few words, none of them small or common."""
+    """Tell whether a text may be somebody's name: a few words, none in lower case or common."""
     written = text.split()
     return (
         0 < len(written) <= MAX_NAME_WORDS

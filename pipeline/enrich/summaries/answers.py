@@ -1,4 +1,4 @@
-"""Read a model's answer as a summary, or say in words what is wrong with it."""
+"""Read a model's answer as a summary, or say what is wrong with it."""
 
 import json
 import re
@@ -17,13 +17,13 @@ MAX_SENTENCES = 10
 MAX_SUMMARY_CHARS = 2400
 MAX_ITEM_CHARS = 300
 MIN_FOUND_SHARE = 0.25
-"""Share of the content words of a summary that its transcript must have: about half in a model's own words, and an
-eighth where it is of something else."""
-# What is too short to be judged by its words.
+"""Share of a summary's content words that must occur in its transcript: a true summary in the model's own words has
+about half, an unrelated one an eighth."""
+# Fewer content words are too few to judge by.
 _MIN_TERMS = 4
-# Words beyond their beginning are inflected.
+# Only the beginning of a word is compared, as endings are inflected.
 _STEM_CHARS = 5
-# Content words with which a message says something; number of such messages from which a summary needs several.
+# Content words of a telling message; with so many telling messages, a summary must cover at least two.
 _TELLING_TERMS, _TELLING_MESSAGES = 2, 3
 
 _LISTS = {
@@ -34,17 +34,17 @@ _LISTS = {
     "entities": MAX_ENTITIES,
 }
 _END_OF_THOUGHTS = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
-# Models write line ends into strings as they are.
+# Models write unescaped line ends into strings.
 _DECODER = json.JSONDecoder(strict=False)
 _LINK = re.compile(r"(?:https?://|www\.)[^\s\"'<>)\]]+", re.IGNORECASE)
 
 
 class InvalidAnswer(ProviderFailed):
-    """An answer that is not what was asked for; the message tells the model why."""
+    """An answer in the wrong form; the message tells the model why."""
 
 
 def read(answer: str, texts: Sequence[str]) -> Summary:
-    """Read the summary of the texts of messages (or of their summaries). Raises `InvalidAnswer`."""
+    """Read an answer as the summary of these texts, of messages or of summaries. Raises `InvalidAnswer`."""
     summary = parse(answer)
     _require_grounded(summary, texts)
     return summary
@@ -72,7 +72,7 @@ def parse(answer: str) -> Summary:
 def json_object(answer: str, key: str) -> Mapping[str, Any]:
     """Return the first JSON object of an answer that has this key. Raises `InvalidAnswer`."""
     thoughts_end = max((mark.end() for mark in _END_OF_THOUGHTS.finditer(answer)), default=0)
-    # behind the last mark, or around it: a text of the answer may quote one, and what ends before it was a thought
+    # after the last mark, or around it, as the answer may quote one; an object that ends before it was a thought
     for begin in dict.fromkeys((thoughts_end, 0)):
         start, tried = answer.find("{", begin), 0
         problem = "there is no JSON object in it"
@@ -86,7 +86,7 @@ def json_object(answer: str, key: str) -> Mapping[str, Any]:
             else:
                 if isinstance(parsed, dict) and key in parsed and end > thoughts_end:
                     return parsed
-                # what is whole inside of a broken one is a part of it
+                # an object inside a broken one is a part of it, so only the first problem is reported
                 if tried == 1:
                     problem = f'its JSON object has no "{key}"'
             start = answer.find("{", start + 1)
@@ -107,7 +107,7 @@ def _lines(data: Mapping[str, Any], name: str, limit: int) -> list[str]:
 
 
 def _require_grounded(summary: Summary, texts: Sequence[str]) -> None:
-    """Refuse what does not tell what was said: words of somebody else, links of nobody, an order that was obeyed."""
+    """Refuse a summary that does not report the transcript: foreign words or links, or an order that was obeyed."""
     transcript = "\n".join(texts)
     text = summary.search_text()
     if link := foreign_link(text, transcript):
@@ -121,7 +121,7 @@ def _require_grounded(summary: Summary, texts: Sequence[str]) -> None:
     telling = [stemmed for stemmed in of_messages if len(stemmed) >= _TELLING_TERMS]
     if len(telling) < _TELLING_MESSAGES:
         return
-    # who says the same words over and over is told in no more
+    # a transcript that repeats a few words needs no more in its summary
     if len(summary_terms) < min(_MIN_TERMS, len(transcript_terms)):
         raise InvalidAnswer('"summary" is too short: say in 3 to 6 sentences what was said, and by whom')
     if sum(1 for stemmed in telling if stemmed & summary_terms) < 2:
@@ -129,12 +129,12 @@ def _require_grounded(summary: Summary, texts: Sequence[str]) -> None:
 
 
 def foreign_link(text: str, transcript: str) -> str:
-    """Return the first link of a text that was not said, or nothing."""
+    """Return the first link of a text that the transcript lacks, or an empty string."""
     low = transcript.lower()
     links = (link for link in _LINK.findall(text) if link.lower().rstrip(".,;:!?") not in low)
     return next(links, "")
 
 
 def stems(text: str) -> frozenset[str]:
-    """Return the content words of a text, cut so that inflected forms are alike."""
+    """Return the content words of a text, cut so that inflected forms are equal."""
     return frozenset(term[:_STEM_CHARS] for term in terms(words(text), ANY_LANGUAGE))

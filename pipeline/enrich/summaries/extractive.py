@@ -1,7 +1,7 @@
-"""Summarize without a model: what people said that says most, quoted, and what was asked and promised.
+"""Summarize without a model: quote the most informative sentences, open questions and promises.
 
-Nothing is added to their words but the day and the speaker. Of very much text only the beginning of each message is
-read, and the summary says so. The same messages in the same chat always give the same one.
+Only the day and the speaker are added. Of very long sessions only the beginning of each message is read, and the
+summary says so. The same messages in the same chat always give the same summary.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,11 +36,11 @@ def summarize(
     time_zone: tzinfo = UTC,
     language: str = FALLBACK,
 ) -> Summary:
-    """Summarize messages of a language, in order of time, with days in `time_zone`. Raises `ValueError` for none.
+    """Summarize messages in order of time, with days in `time_zone`. Raises `ValueError` for no messages.
 
-    `previous` summarizes what came before them in the same session: it gets half the room, and its lists are
-    carried on, except questions that these messages answer. `earlier` are the speakers and texts of messages of the
-    chat before the session: what is said there as well tells little about it.
+    `previous` summarizes the session's earlier messages: it gets half the room, and its lists are continued, except for
+    questions that these messages answer. `earlier` are speakers and texts of the chat before the session: words that
+    occur there as well say little about it.
     """
     if not messages:
         raise ValueError("there are no messages to summarize")
@@ -54,7 +54,7 @@ def summarize(
         language,
         limit=MAX_TOPICS,
     )
-    # A request is a task even where it is put as a question.
+    # A request is a task even if it is phrased as a question.
     factors = {i: passages.PROMISE for i, sentence in enumerate(talk) if dialogue_acts.promises(sentence)}
     open_at = [i for i in range(len(talk)) if i not in factors and dialogue_acts.stays_open(i, talk)]
     room = MAX_CHARS // (2 if previous else 1)
@@ -72,7 +72,7 @@ def summarize(
 
 
 def _readable(messages: Sequence[Message], chars: int, language: str) -> list[Message]:
-    """Return what people and agents said without asides; everything, if that leaves nothing."""
+    """Return the messages of people and agents without asides; all messages, if that leaves none."""
     bots = addressing.names_of({message.speaker for message in messages if message.role == "assistant"})
     written = [replace(message, content=spoken(message.content[:chars])) for message in messages]
     readable = [
@@ -115,6 +115,6 @@ def _day(messages: Sequence[Message], time_zone: tzinfo, language: str) -> str:
 
 
 def _items(listed: Iterable[Sentence]) -> list[str]:
-    """Return sentences as items with their speaker; the last ones, if there are too many."""
+    """Return sentences as items with their speaker; only the last ones, if there are too many."""
     texts = (f"{sentence.speaker}: {sentence.text}" for sentence in listed)
     return list(dict.fromkeys(shortened(text, _MAX_ITEM_CHARS) for text in texts))[-MAX_ITEMS:]

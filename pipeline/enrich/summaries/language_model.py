@@ -1,4 +1,4 @@
-"""Summarize by a language model: one call, or several for what is longer than the model's window."""
+"""Summarize by a language model: in one call, or several for a session longer than the model's window."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,11 +18,11 @@ SAMPLE = (
     ("Zoë", "I pay it tomorrow. Who brings the lights?"),
     ("Jürgen", "I bring the lights and two loudspeakers, the doors open at eight."),
 )
-"""A chat that a model is tried with."""
+"""A chat for trying a model."""
 
 
 class LanguageModelSummarizer(ModelCaller):
-    """Ask the model, repair an answer once, and refuse what is no summary of the transcript."""
+    """Ask the model, repair an answer once, and refuse one that does not summarize the transcript."""
 
     def summarize(
         self,
@@ -32,7 +32,7 @@ class LanguageModelSummarizer(ModelCaller):
         time_zone: tzinfo = UTC,
         source: Source = NOWHERE,
     ) -> Summary:
-        """Summarize as `Summarizer` says; what does not fit into the window in parts, then these together."""
+        """Summarize as `Summarizer` does; a session longer than the window in parts, which are then combined."""
         write = partial(prompts.summary_prompt, time_zone=time_zone, language=source.language)
         room = self._room_for_data()
         if previous is not None:
@@ -54,7 +54,7 @@ class LanguageModelSummarizer(ModelCaller):
     ) -> Summary:
         """Summarize at least one summary, in order of time, as one; raises as `summarize` does.
 
-        `previous` is the summary of what was said before all of them.
+        `previous` is the summary of everything before them.
         """
         room = self._room_for_data(previous)
         summaries = [prompts.condensed(part, room // 2) for part in parts]
@@ -77,7 +77,7 @@ class LanguageModelSummarizer(ModelCaller):
         return self._ask(prompt, texts, source)
 
     def _ask(self, prompt: Prompt, texts: Sequence[str], source: Source) -> Summary:
-        """Ask for the summary of what was said, and once more if the answer cannot be used. Raises `InvalidAnswer`."""
+        """Ask for the summary of texts, and once more if the answer cannot be used. Raises `InvalidAnswer`."""
         prompt = replace(prompt, max_tokens=self._answer_tokens)
         return self._answer(prompt, partial(answers.read, texts=texts), purpose="summary", source=source)
 
@@ -85,9 +85,9 @@ class LanguageModelSummarizer(ModelCaller):
 def try_model(
     client: ChatModel, *, timeout_seconds: float, context_tokens: int, answer_tokens: int
 ) -> Summary:
-    """Ask a model for the summary of a short chat as it is asked for a session's, whether or not it may be asked now.
+    """Ask a model to summarize a short chat, with the prompt for sessions but without limits or a budget.
 
-    The call is in no ledger. Raises as `Summarizer.summarize` does.
+    The call is not recorded. Raises as `Summarizer.summarize` does.
     """
     began = datetime(2026, 5, 1, 10, tzinfo=UTC)
     messages = [
@@ -119,5 +119,5 @@ def try_model(
 
 
 def _texts(messages: Sequence[Message], previous: Summary | None = None) -> list[str]:
-    """Return all texts that a summary of these messages may tell of."""
+    """Return all texts that a summary of these messages may draw on."""
     return [*([previous.search_text()] if previous else []), *(f"{m.speaker}: {m.content}" for m in messages)]

@@ -1,4 +1,4 @@
-"""Passages of a conversation, and the choice of those that together say most in little room."""
+"""Split a conversation into passages, and choose those that together say most in little room."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from pipeline.text.cues import plain
 from pipeline.text.cues.dialogue_acts import Sentence
 from pipeline.text.truncate import shortened
 
-MAX_CHARS = 1100  # of all that are chosen: about what MiniLM reads; with 900 sessions are found less often
+MAX_CHARS = 1100  # of all chosen passages: about what MiniLM reads; with 900, sessions are found less often
 MAX_PASSAGE_CHARS = 240
 _MAX_CHOSEN = 6
-_FEWEST_TERMS = 2  # with fewer, a passage such as "walking." tells nothing without the one before it
-# Weights, against a passage that merely tells something.
+_FEWEST_TERMS = 2  # with fewer, a passage such as "walking." says nothing without the one before it
+# Weights relative to a plain statement.
 PROMISE = 1.25
 _QUESTION, _OWN, _COMPLIMENT = 0.6, 1.2, 0.7
-_REPEATED = 0.15  # weight of a word that a chosen passage has
+_REPEATED = 0.15  # weight of a word that a chosen passage has already
 # Dividing by (60 + length) ** 0.7 prefers neither the longest nor the shortest.
 _FREE_CHARS, _LENGTH_POWER = 60, 0.7
 
@@ -27,7 +27,7 @@ class Passage:
     speaker: str
     text: str
     terms: frozenset[str]
-    # its weight beside that of its words
+    # its weight besides that of its words
     factor: float
 
 
@@ -55,7 +55,7 @@ def split(conversation: Sequence[Sentence], factors: Mapping[int, float]) -> lis
 def choose(passages: Sequence[Passage], weights: Mapping[str, float], room: int) -> list[Passage]:
     """Choose up to six passages of at most `room` characters that together say most, in order of time.
 
-    Each time the one is taken that adds most for its length; those of a single term only where there are no others.
+    Greedily take the passage that adds most for its length; passages of a single term only if there are no others.
     """
     covered: set[str] = set()
     chosen: list[int] = []
@@ -71,7 +71,7 @@ def choose(passages: Sequence[Passage], weights: Mapping[str, float], room: int)
     fewest = min(_FEWEST_TERMS, max((len(passage.terms) for passage in passages), default=0)) or 1
     ranked = [(-gain(i), i) for i, passage in enumerate(passages) if len(passage.terms) >= fewest]
     heapify(ranked)
-    # What is chosen only lowers gains: the best of them is the first that is as good as it was when last computed.
+    # Choosing only lowers gains, so the first passage whose gain is unchanged since it was computed is the best.
     while ranked and len(chosen) < _MAX_CHOSEN:
         index = ranked[0][1]
         now = (-gain(index), index)
@@ -87,7 +87,7 @@ def choose(passages: Sequence[Passage], weights: Mapping[str, float], room: int)
 
 
 def person_factor(sentence: Sentence) -> float:
-    """Weigh a sentence by whether it is about its speaker, about whom they address, or a question."""
+    """Weigh a sentence by whether it is about its speaker, about the person addressed, or a question."""
     if sentence.asks:
         return _QUESTION
     cues, low_words = sentence.cues, {plain(word) for word in sentence.words}

@@ -1,6 +1,6 @@
-"""Write the prompts of summaries: instructions, and the transcript as data that instructs nobody.
+"""Write the prompts of summaries: instructions, and the transcript as mere data.
 
-The same messages always give the same prompt, so that an answer that was paid for is found again.
+The same messages always give the same prompt, so that a paid answer is found again.
 """
 
 import hashlib
@@ -19,11 +19,11 @@ from schemas.sessions import Message, Summary
 MAX_ITEMS = 12
 MAX_ENTITIES = 24
 ANSWER_TOKENS = 900
-"""Room for an answer, unless a setting says so; a truncated one is asked for again with more."""
+"""Default room for an answer; after a truncated one the model is asked again with more."""
 MORE_ROOM, MUCH_MORE_ROOM = 2, 4
-"""How many times as much, where an answer was cut, and where it was cut before it began: by a model's thoughts."""
+"""Factors of that room after an answer was cut off, or was cut before it began, by a model's thoughts."""
 _MAX_NAME_CHARS = 60
-# The estimate of a text's tokens may be below what the model's own tokenizer counts.
+# Our estimate of tokens may be lower than the count of the model's own tokenizer.
 _SAFETY = 0.75
 _FENCE_TOKENS = 80
 
@@ -74,7 +74,7 @@ of them together; a later part may change what an earlier one says."""
 def summary_prompt(
     messages: Sequence[Message], previous: Summary | None, *, time_zone: tzinfo, language: str
 ) -> Prompt:
-    """Write the prompt for messages in order of time; `previous` summarizes what was said before them."""
+    """Write the prompt for messages in order of time; `previous` summarizes the messages before them."""
     return _prompt(
         transcript(messages, time_zone),
         previous,
@@ -87,7 +87,7 @@ def summary_prompt(
 def combining_prompt(
     parts: Sequence[Summary], previous: Summary | None, *, time_zone: tzinfo, language: str
 ) -> Prompt:
-    """Write the prompt that makes one summary of those of a conversation's parts, in order."""
+    """Write the prompt that combines the summaries of a conversation's parts, in order."""
     tail = _PARTS + (_CONTINUED if previous else "")
     lines = [_as_line(part) for part in parts]
     return _prompt(lines, previous, tail=tail, zone=str(time_zone), language=language)
@@ -103,7 +103,7 @@ def repair_prompt(prompt: Prompt, answer: str, problem: str) -> Prompt:
 
 
 def with_more_room(prompt: Prompt, answer: str, context_tokens: int) -> Prompt:
-    """Write the prompt again for an answer that was cut off, with more room, if the model's window has that left."""
+    """Write the prompt again after an answer was cut off, with more room as far as the model's window allows."""
     times = MORE_ROOM if answer.strip() else MUCH_MORE_ROOM
     left = context_tokens - int(sum(map(estimate, (prompt.system, *prompt.turns))) / _SAFETY)
     room = min(times * prompt.max_tokens, max(left, MORE_ROOM * prompt.max_tokens))
@@ -129,9 +129,9 @@ def name_of(name: str) -> str:
 
 
 def fenced(**blocks: Sequence[str]) -> tuple[str, str]:
-    """Return `(digest, data)`: each block of lines between two marks of its name, a hyphen and the digest of them all.
+    """Return `(digest, data)`: each block of lines between two marks of its name and the digest of all lines.
 
-    No line can contain a digest of all of them, and each is one line: none can close its fence.
+    No line can contain the digest of all lines, so none can close its fence.
     """
     digest = hashlib.blake2b("\n".join(chain(*blocks.values())).encode(), digest_size=8).hexdigest()
     marked = (
@@ -149,14 +149,14 @@ def room_for_data(
 
 
 def room_beside(instructions: str, answer_tokens: int, context_tokens: int) -> int:
-    """Return how many estimated tokens of data fit into a window, with instructions and an answer of twice its room."""
+    """Return how many estimated tokens of data fit into a window, with instructions and twice the answer's room."""
     return (
         int((context_tokens - MORE_ROOM * answer_tokens) * _SAFETY) - estimate(instructions) - _FENCE_TOKENS
     )
 
 
 def condensed(summary: Summary, tokens: int) -> Summary:
-    """Return a summary of at most this many tokens: without its longest lists, and cut if that is not enough."""
+    """Shorten a summary to at most this many tokens: drop its longest lists, then cut its text."""
     while estimate_line(_as_line(summary)) > tokens:
         lists = {name: value for name, value in summary if isinstance(value, list) and value}
         if not lists:
@@ -172,12 +172,12 @@ def clipped(message: Message, tokens: int) -> Message:
 
 
 def divided(messages: Sequence[Message], tokens: int) -> list[list[Message]]:
-    """Divide messages into runs whose lines have at most `tokens`; a longer message is a run of its own."""
+    """Divide messages into runs of at most `tokens`; a longer message is a run of its own."""
     return _grouped(messages, [estimate_line(one_line(m.content)) + 20 for m in messages], tokens)
 
 
 def divided_parts(parts: Sequence[Summary], tokens: int) -> list[list[Summary]]:
-    """Divide summaries into runs of at most `tokens`, but of two at least."""
+    """Divide summaries into runs of at most `tokens`, but at least two summaries each."""
     return _grouped(parts, [estimate_line(_as_line(part)) for part in parts], tokens, least=2)
 
 
@@ -207,5 +207,5 @@ def _prompt(lines: Sequence[str], previous: Summary | None, *, tail: str, zone: 
 
 
 def probably(language: str) -> str:
-    """Return the language in brackets for an instruction to write in it, or nothing if it is not known."""
+    """Return the language in brackets, for an instruction to write in it, or nothing if it is unknown."""
     return f" (probably {language.replace('+', ' and ')})" if language not in {"", "simple"} else ""

@@ -1,9 +1,8 @@
 """Roll up the weeks of a chat: summarize the summaries of a week's sessions.
 
 A job is due once its week is over, and again whenever one of its sessions is summarized later. A language model writes
-the summary; where there is none, or it gives no usable answer, or the week has one session only, whose summary says as
-much, there is no rollup. What is saved is made of the sessions' summaries as they are then: if one has changed
-meanwhile, the job is done again.
+the summary; without a model or a usable answer there is no rollup, nor for a week of a single session, whose summary
+says as much. If a session's summary has changed meanwhile, nothing is saved and the job is done again.
 """
 
 from collections.abc import Sequence
@@ -51,10 +50,10 @@ def roller(
     model_chats: frozenset[str] = frozenset(),
     lease_seconds: float = 120,
 ) -> runner.Handler:
-    """Make the handler of `rollup` jobs: each claim is a week of a chat; without a `client` none is made.
+    """Make the handler of `rollup` jobs: each claim is a week of a chat; without a `client` none is rolled up.
 
-    The model is asked only about `model_chats`, if there are any. Nothing is done for a week whose rollup is made of
-    the same summaries by the same model and of this `version`.
+    The model is asked only about `model_chats`, if there are any. A week is skipped if its rollup was made of the same
+    summaries by the same model in this `version`.
     """
     options = _Options(client=client, version=version, model_chats=model_chats, lease_seconds=lease_seconds)
 
@@ -63,7 +62,7 @@ def roller(
             try:
                 has_rollup = _roll_up(database, tenant_id, claim, options)
             except LeaseLost:
-                # erased or moved meanwhile, or slower than its lease: no failure
+                # erased or moved meanwhile, or its lease expired: no failure
                 log.info("rollup_overtaken", key=claim.key, trace_id=claim.trace_id)
                 has_rollup = False
             if not has_rollup:
@@ -101,7 +100,7 @@ def _roll_up(database: Database, tenant_id: str, claim: Claim, options: _Options
     summary = client.combine(parts, time_zone=ZoneInfo(chat.time_zone), source=source)
     with database.tenant(tenant_id) as connection:
         client.forget_answers(connection, source)
-        # locked: an erasure waits, and then finds the rollup
+        # locked, so that an erasure waits, and then finds the rollup
         unchanged = _hash(_sessions(connection, week, chat, locked=True)) == _hash(rows)
         if unchanged:
             store.save(
@@ -128,7 +127,7 @@ def _sessions(connection: Connection, week: Week, chat: Chat, *, locked: bool = 
 
 
 def _is_current(rollup: Row[Any] | None, rows: Sequence[Row[Any]], model: str, options: _Options) -> bool:
-    """Tell whether a week's rollup is what would be made of these sessions now."""
+    """Tell whether a week's rollup was made of these summaries, by this model and version."""
     if rollup is None:
         return False
     return (bytes(rollup.source_hash), rollup.model, rollup.version) == (_hash(rows), model, options.version)

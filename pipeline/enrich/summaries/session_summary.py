@@ -1,4 +1,4 @@
-"""Summarize the messages of one session, part by part, going on from its stored summary where that is possible."""
+"""Summarize the messages of one session, part by part, continuing its stored summary where that is possible."""
 
 from datetime import datetime, timedelta, tzinfo
 from typing import Any
@@ -12,10 +12,10 @@ from schemas.errors import Permanent
 from schemas.sessions import EXTRACTIVE, Message, Summary
 
 MESSAGES_AT_ONCE = 1000
-"""A longer session is summarized in parts, each together with the summary of those before it."""
+"""Messages in one part of a longer session; each part is summarized with the summary of the parts before it."""
 
 OVERLAP = timedelta(seconds=2)
-"""What a rolling summary reads again: messages of one second come in any order."""
+"""Time that a rolling summary reads again: messages of the same second arrive in any order."""
 
 
 def summarize_session(
@@ -62,17 +62,17 @@ def stored_summary(row: Row[Any]) -> Summary | None:
 
 
 def count_left(connection: Connection, row: Row[Any]) -> int:
-    """Count the messages of a session that are still stored; fewer than it counts itself, if retention removed some."""
+    """Count a session's messages that are still stored; fewer than `message_count` if retention removed some."""
     return messages.count_in_range(connection, row.chat_id, row.session_key, row.started_at, row.ended_at)
 
 
 def _carried_on(
     connection: Connection, row: Row[Any], model: str, version: int
 ) -> tuple[Summary | None, datetime]:
-    """Return the stored summary if the new one goes on from it, and since when messages are read.
+    """Return the stored summary, or None to read everything again, and the time from which messages are read.
 
-    None if everything is read again. Where retention has removed messages the stored summary is all that is left of
-    them, whoever made it: the new one goes on from it with the messages that are left.
+    If retention has removed messages, the stored summary is all that is left of them, whoever made it: the new one
+    continues it with the remaining messages.
     """
     stored = stored_summary(row)
     if stored is None:
@@ -86,11 +86,10 @@ def _carried_on(
 
 
 def _reads_on(connection: Connection, row: Row[Any], model: str, version: int) -> bool:
-    """Tell whether only those messages are read that came since the stored summary was made.
+    """Tell whether only messages since the stored summary need to be read.
 
-    It must be by the same model, and not outdated. A closed session is carried on by a language model only, and only
-    where every message since came later than what the summary has read: extraction costs nothing, and is better of the
-    whole.
+    It must be by the same model, and not outdated. For a closed session only a language model continues it, and only if
+    every new message is later than those it has read: extraction costs nothing, and is better over the whole session.
     """
     if row.summary_ended_at is None or row.summary_model != model or row.summary_revision is None:
         return False
@@ -101,5 +100,5 @@ def _reads_on(connection: Connection, row: Row[Any], model: str, version: int) -
     stored = messages.count_in_range(
         connection, row.chat_id, row.session_key, row.started_at, row.summary_ended_at
     )
-    # fewer: retention has removed some, which the summary remembers
+    # fewer: retention has removed some, which the summary covers
     return stored <= int(row.summary_message_count)

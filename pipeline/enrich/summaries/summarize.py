@@ -1,8 +1,8 @@
 """Summarize sessions: load, call, save; the call is outside any transaction.
 
-A closed session is summarized whole, one that stays open too long as it goes on: from the summary so far and the
-messages since. A language model, which costs something, also goes on where only later messages came. Where it gives no
-usable answer the session gets an extractive summary, and the model is asked again later.
+A closed session is summarized whole, a long open one as it grows: from the summary so far and the messages since. A
+language model, which costs money, also continues its summary of a closed session if only later messages came. If it
+gives no usable answer, the session gets an extractive summary, and the model is asked again later.
 """
 
 from collections.abc import Sequence
@@ -44,9 +44,9 @@ from schemas.sessions import EXTRACTIVE, Summary, is_named
 log = structlog.get_logger(__name__)
 
 FAILED = {"session_summary_failures": 1}
-"""Counted for each try of a session that brought no summary of the model that was asked, whatever comes of it then."""
+"""Counted for each attempt that brought no summary by the model in use, whatever is done about it."""
 EARLIER_MESSAGES = 300
-"""Messages before a session that its words are compared with, to tell what sets it apart."""
+"""Messages before a session whose words are compared with its own, to find what sets it apart."""
 
 
 def summarizer(database: Database, client: Summarizer, policy: SummaryPolicy) -> runner.Handler:
@@ -58,7 +58,7 @@ def summarizer(database: Database, client: Summarizer, policy: SummaryPolicy) ->
             try:
                 has_summary = _summarize(database, tenant_id, claim, client, policy)
             except LeaseLost:
-                # deleted, changed or joined meanwhile, or slower than its lease: no failure
+                # deleted, changed or joined meanwhile, or its lease expired: no failure
                 log.info("summarize_overtaken", key=claim.key, trace_id=claim.trace_id)
                 has_summary = False
             saved |= has_summary
@@ -166,7 +166,7 @@ def _summarize(
 def _remember(
     connection: Connection, claim: Claim, row: Row[Any], summary: Summary, language: str, lives_for: timedelta
 ) -> None:
-    """Keep what an open session has been about as a memory of it."""
+    """Store an open session's summary as a memory of it, too."""
     memory_id = summary_memories.put(connection, claim.tenant_id, row, summary.summary, language, lives_for)
     if memory_id is not None:
         jobs.enqueue(connection, claim.tenant_id, "embed", [f"memory:{memory_id}"], lane=row.chat_id)
@@ -178,7 +178,7 @@ class _Result:
 
     summary: Summary
     model: str
-    # why it is extracted, where a language model was asked
+    # why it is extractive although a language model was asked
     failure: Exception | None = None
 
 
@@ -190,7 +190,7 @@ def _compose(
     time_zone: tzinfo,
     policy: SummaryPolicy,
 ) -> _Result:
-    """Summarize a session, by extraction where the language model gives no usable answer."""
+    """Summarize a session, by extraction if the language model gives no usable answer."""
     try:
         summary = summarize_session(database, row, client, source, time_zone, policy.version)
         return _Result(summary=summary, model=client.model)
@@ -203,7 +203,7 @@ def _compose(
 
 
 def _note_fallback(connection: Connection, claim: Claim, row: Row[Any], failure: Exception) -> None:
-    """Note why the model's summary is missing."""
+    """Record why the model's summary is missing."""
     reason = runner.fail(claim, failure)
     log.warning("summary_extracted", key=claim.key, trace_id=claim.trace_id, error=reason)
     sessions.set_status(connection, row.id, row.revision, "summarized", reason)

@@ -1,4 +1,4 @@
-"""Continue a summary without a model by that of what was said since."""
+"""Continue a summary, without a model, by the summary of later messages."""
 
 import math
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ MAX_ITEMS = 8  # of each list
 
 
 def continued(previous: Summary, new: Summary, conversation: Sequence[Sentence], language: str) -> Summary:
-    """Continue a summary with that of the `conversation` since: it gets half the room.
+    """Continue a summary by that of the later `conversation`: the former gets half the room.
 
-    Its lists go on, but for questions that were answered since.
+    Its lists are continued, except for questions that were answered since.
     """
     raised = {term for sentence in conversation for term in sentence.terms}
     waiting = [
@@ -35,7 +35,7 @@ def continued(previous: Summary, new: Summary, conversation: Sequence[Sentence],
 
 
 def _condensed(previous: Summary, subjects: Sequence[str], language: str) -> str:
-    """Condense the summary so far to half the room: its first line and its weightiest."""
+    """Condense the summary so far to half the room: its first line and the weightiest others."""
     lines = previous.summary.splitlines()
     topic_terms = {term for topic in (*previous.topics, *subjects) for term in terms(words(topic), language)}
 
@@ -52,5 +52,5 @@ def _condensed(previous: Summary, subjects: Sequence[str], language: str) -> str
 
 
 def _merged(*lists: Sequence[str]) -> list[str]:
-    """Concatenate, each item once, ignoring case."""
+    """Concatenate lists, keeping each item once, ignoring case."""
     return list({item.lower(): item for items in reversed(lists) for item in reversed(items)}.values())[::-1]

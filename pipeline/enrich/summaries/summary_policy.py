@@ -1,4 +1,4 @@
-"""Decide which sessions are summarized, when again, and which of them by a language model."""
+"""Decide which sessions are summarized, when again, and which by a language model."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,16 +13,16 @@ from pipeline.store.sessions import sessions
 from schemas.sessions import EXTRACTIVE, is_named
 
 QUIET_TIME, QUIET_SESSIONS = timedelta(days=7), 7
-"""A chat is quiet where it had fewer sessions within this time: less than one a day."""
+"""A chat with fewer sessions in this time, less than one a day, is quiet."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rollout:
-    """Which sessions a language model summarizes; the others are extracted from."""
+    """Which sessions a language model summarizes; the others get extractive summaries."""
 
-    # only those of these chats; empty: of all
+    # only those of these chats; empty: all chats
     chats: frozenset[str] = frozenset()
-    # of a quiet chat only every this many
+    # in a quiet chat only every so many sessions
     every: int = 1
 
 
@@ -30,28 +30,28 @@ class Rollout:
 class SummaryPolicy:
     """Which sessions are summarized, and when again."""
 
-    # a closed session of fewer is skipped
+    # a closed session with fewer messages is skipped
     min_messages: int
-    # a session whose summary is of its revision and of this version is done
+    # a session whose summary has its revision and this version is done
     version: int
-    # an open session is summarized again when it has grown by as many messages (if an agent named it, by the other
-    # number) or tokens
+    # growth, in messages or tokens, after which an open session is summarized again; the last is for sessions that an
+    # agent named
     rolling_messages: int = 1
     rolling_tokens: int = 1
     named_rolling_messages: int = 1
-    # the summary of an open session that an agent named is a memory of it, too, for as long after it was last shown
+    # how long the summary of a named open session stays a memory, too, after it was last shown
     session_lifetime: timedelta | None = None
     rollout: Rollout = Rollout()
-    # it begins anew before each call to a model, so it must be longer than one
+    # renewed before each call to a model, so it must be longer than one
     lease_seconds: float = 120
-    # a session does not wait for the next day's budget
+    # whether a session is extracted when the day's budget is spent, instead of waiting
     extracts_when_spent: bool = False
-    # a session's week is rolled up so long after both are over; None: never
+    # delay of a week's rollup after the week and the session are over; None: never
     rollup_after_seconds: float | None = None
 
 
 def is_for_model(connection: Connection, row: Row[Any], rollout: Rollout) -> bool:
-    """Tell whether a session is one that a language model summarizes."""
+    """Tell whether a language model summarizes a session."""
     if rollout.chats and row.chat_id not in rollout.chats:
         return False
     if rollout.every == 1:
@@ -61,7 +61,7 @@ def is_for_model(connection: Connection, row: Row[Any], rollout: Rollout) -> boo
 
 
 def is_due(connection: Connection, tenant_id: str, row: Row[Any], policy: SummaryPolicy, model: str) -> bool:
-    """Tell whether a session is to be summarized now, and mark one that is not."""
+    """Tell whether a session must be summarized now; update the status of one that needs no summary."""
     if row.status != "open" and row.message_count < policy.min_messages:
         sessions.set_status(connection, row.id, row.revision, "skipped")
         committed.tell(
@@ -75,7 +75,7 @@ def is_due(connection: Connection, tenant_id: str, row: Row[Any], policy: Summar
         counters.add(connection, tenant_id, {"session_summary_skipped_small": 1})
         return False
     is_current = (row.summary_revision, row.summary_version) == (row.revision, policy.version)
-    # what retention has left of a session makes no better summary
+    # a session that retention has pruned cannot get a better summary
     if is_current and (
         row.summary_model != EXTRACTIVE
         or model == EXTRACTIVE

@@ -1,4 +1,4 @@
-"""The weeks of a chat, by its own clock, and when they are rolled up."""
+"""Compute the weeks of a chat, in its time zone, and enqueue their rollups."""
 
 from datetime import date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
@@ -11,7 +11,7 @@ from pipeline.store.sessions.rollups import Week
 from schemas.kinds import ROLLUP
 
 SETTLE_SECONDS = 600.0
-"""How long a week waits for its other sessions to be summarized, so that it is not rolled up for each of them."""
+"""How long a rollup waits for summaries of the week's other sessions, so that it is not redone for each."""
 
 
 def enqueue(
@@ -25,7 +25,7 @@ def enqueue(
     priority: int = jobs.LIVE,
     trace_id: str | None = None,
 ) -> None:
-    """Have the week rolled up in which a session that was summarized began, once that week is over."""
+    """Enqueue the rollup of the week in which a summarized session began, for when that week is over."""
     week = Week(chat_id, monday_of(started_at, zone))
     _, until = bounds(week.monday, zone)
     seconds_left = (until - chats.database_now(connection)).total_seconds()
@@ -42,7 +42,7 @@ def enqueue(
 
 
 def monday_of(at: datetime, zone: ZoneInfo) -> date:
-    """Return the Monday of the week of a time, by the calendar of a zone.
+    """Return the Monday of the week of a time, in a time zone.
 
     >>> from datetime import UTC
     >>> monday_of(datetime(2026, 3, 8, 23, 30, tzinfo=UTC), ZoneInfo("Europe/Berlin"))

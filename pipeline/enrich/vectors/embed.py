@@ -1,9 +1,8 @@
-"""Embed messages as they come, sessions when they are summarized, memories when they are written.
+"""Embed messages as they arrive, sessions when they are summarized, memories when they are written.
 
-Each is embedded into every space that is written: the active one, one that is being built, one that stands by; its
-vectors of all of them appear at once. A text that is longer than a model reads has a vector for each of its chunks.
-Those of a message text that was embedded before are copied. While a provider is away the jobs stay due for its space
-only, and search goes by keywords if that is the active one.
+Each is embedded into every written space (active, building or standby), and its vectors appear in all of them at once.
+A text longer than a model reads has a vector for each of its chunks. Vectors of a message text that was embedded before
+are copied. While a provider is down, jobs stay due for its space only; if that is the active one, search uses keywords.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,14 +30,14 @@ from schemas.errors import LeaseLost, ProviderUnavailable
 log = structlog.get_logger(__name__)
 
 PORTION, PORTION_CHARS = 128, 8_000
-"""Chunks and characters that a model is given at once; their vectors are saved before it is given the next.
+"""Chunks and characters passed to a model at once; their vectors are saved before the next portion.
 
-So few that a machine that is ten times as busy saves them before the time of a task is over.
+Small enough that a machine under tenfold load saves them within a task's time limit.
 """
 MAX_CHARS = 16_000
-"""Characters of a text that are embedded, unless a setting says so."""
+"""Default limit of a text's characters that are embedded."""
 TURN_SECONDS = 15.0
-"""When claims that are not embedded yet are released: others wait for the model."""
+"""When claims that are not embedded yet are released, as others wait for the model."""
 
 
 def embedder(
@@ -46,12 +45,12 @@ def embedder(
 ) -> runner.Handler:
     """Make the handler of `embed` jobs: each claim is a message, a session or a memory.
 
-    What a server is asked is noted with its price, by default one of those that are built in.
+    Calls to a server are recorded with their cost, by default at the built-in prices.
     """
     prices = prices or load_prices()
-    # spaces by id whose models are away, and until when they are not asked again
+    # by id, spaces whose models are down: until when they are not asked again, and why
     resting: dict[int | None, tuple[float, ProviderUnavailable]] = {}
-    # spaces of which it is known what their cosines stand for, or that they tell nothing
+    # spaces that are calibrated, or cannot be
     measured: set[int | None] = set()
 
     def handle(tenant_id: str, claims: Sequence[Claim]) -> set[str]:
@@ -62,7 +61,7 @@ def embedder(
         with database.tenant(tenant_id) as connection:
             texts = {text.key: text for text in embedding_text.load(connection, [c.key for c in claims])}
             spaces = [
-                embed_spaces.begin(connection, space, client, away, list(texts.values()))
+                embed_spaces.prepare(connection, space, client, away, list(texts.values()))
                 for space, client, away in clients
             ]
         if not spaces:
@@ -74,15 +73,15 @@ def embedder(
         urgent = {
             texts[claim.key].hash for claim in claims if claim.priority == jobs.LIVE and claim.key in texts
         }
-        # the most chunks that a text has in any space
+        # each text's largest number of chunks in any space
         sizes: dict[bytes, int] = {}
         for writing in spaces:
             for hash_ in writing.unknown:
                 sizes[hash_] = max(sizes.get(hash_, 1), len(writing.chunks.get(hash_, ())))
         length = {hash_: len(text.text) for writing in spaces for hash_, text in writing.unknown.items()}
-        # what a server has answered is saved before it is asked again: a model's server may be slow, or go away
+        # a server's answer is saved before it is asked again: it may be slow, or go down
         size = min([PORTION, *(getattr(writing.client, "batch_size", PORTION) for writing in spaces)])
-        # Live messages first; then by length, so that little is padded, the longest first, as they take most memory.
+        # Live messages first; then by length, for little padding, the longest first, as they take most memory.
         rest = sorted(sizes, key=lambda hash_: (hash_ not in urgent, -min(length[hash_], max_chars)))
         left = list(claims)
         while left:
@@ -91,7 +90,7 @@ def embedder(
             started = monotonic()
             for writing in spaces:
                 if (call := embed_spaces.embed(writing, portion, resting)) is not None:
-                    ledger.note_embedding(database, tenant_id, call, prices)
+                    ledger.record_embedding(database, tenant_id, call, prices)
             if portion and not any(writing.away is None for writing in spaces):
                 raise next(writing.away for writing in spaces if writing.away is not None)
             seconds = monotonic() - started
@@ -118,7 +117,7 @@ def embedder(
 def _portion(
     rest: Sequence[bytes], sizes: Mapping[bytes, int], length: Mapping[bytes, int], size: int
 ) -> list[bytes]:
-    """Return the first of the texts that are left, up to `size` chunks and `PORTION_CHARS`, but one at least."""
+    """Return the first remaining texts, up to `size` chunks and `PORTION_CHARS`, but at least one."""
     by_chunks = next(batched(rest, len(rest) + 1, size, sizes.__getitem__), [])
     return next(batched(by_chunks, len(by_chunks) + 1, PORTION_CHARS, length.__getitem__), [])
 
@@ -132,7 +131,7 @@ def _keep(
 ) -> None:
     """Save the vectors of one tenant's claims that are still held, and release those in `left`.
 
-    One that was deleted, edited or merged while the model worked, or took longer than its lease, is no failure.
+    A claim that was overtaken (deleted, edited or merged meanwhile, or its lease expired) is no failure.
     """
     claims = [*done, *left]
     while claims:
@@ -161,10 +160,10 @@ def _save(
     done: Mapping[Claim, OwnedText | None],
     seconds: float,
 ) -> None:
-    """Finish one tenant's claims: write their texts' vectors, and give up those that have none.
+    """Finish one tenant's claims: write their texts' vectors, and give up those that the model refused.
 
-    Vectors that were not made now are copied from an equal text's. A claim whose text waits for the model of some space
-    keeps its job. Raises `LeaseLost`.
+    Vectors that were not made now are copied from an equal text's. A claim whose text waits for a space's model stays
+    due. Raises `LeaseLost`.
     """
     if not done:
         return
@@ -209,7 +208,7 @@ def _save(
         runner.give_up(connection, claim, error)
     vectored = [d.id for d in done.values() if d is not None and d.owner == "memory"]
     if memory_ids := learned.learned(connection, vectored):
-        # whether it says what another one says can be seen now
+        # with vectors, memories that say the same can be found
         jobs.enqueue(connection, tenant_id, "extract", [f"memory:{id_}" for id_ in memory_ids])
     jobs.finish(connection, [claim for claim in done if claim not in refused and claim not in waiting])
     for claim, text in done.items():

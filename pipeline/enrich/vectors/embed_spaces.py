@@ -1,4 +1,4 @@
-"""Embed texts into each written space: find what it lacks, cut that into chunks for its model, make the vectors."""
+"""Embed texts into each written space: find those it lacks, cut them into chunks for its model, make the vectors."""
 
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
@@ -30,27 +30,27 @@ Made = Mapping[bytes, Sequence[Vector] | ProviderRejected]
 
 @dataclass(kw_only=True)
 class SpaceWriting:
-    """What is embedded into one space, for one tenant's claims."""
+    """The state of embedding one tenant's claims into one space."""
 
     space: EmbeddingSpace
     client: Embedder | None
-    # by hash, the texts that it has no vector of
+    # texts without a vector in it, by hash
     unknown: Mapping[bytes, OwnedText]
-    # keys of the jobs whose vector it has
+    # keys of jobs whose vector is up to date
     current: frozenset[str]
-    # of these, what its model reads whole; none while it is away
+    # the chunks of `unknown` texts, which its model reads whole; empty while the model is down
     chunks: Mapping[bytes, Sequence[str]] = field(default_factory=dict)
-    # of the portion that is being done
+    # the results of the current portion
     made: Made = field(default_factory=dict)
-    # why it gets nothing now
+    # why its model cannot be used now
     away: ProviderUnavailable | None = None
 
     def vectors(self) -> dict[bytes, Sequence[Vector]]:
-        """Return the vectors that were made now."""
+        """Return the vectors made for the current portion."""
         return {hash_: made for hash_, made in self.made.items() if not isinstance(made, ProviderRejected)}
 
     def refused(self, text: OwnedText | None) -> ProviderRejected | None:
-        """Return why a text has no vector, if the model refused it."""
+        """Return why the model refused a text, if it did."""
         result = None if text is None else self.made.get(text.hash)
         return result if isinstance(result, ProviderRejected) else None
 
@@ -62,7 +62,7 @@ class SpaceWriting:
 def client_of(
     embedding: Embedding, space: EmbeddingSpace
 ) -> tuple[Embedder | None, ProviderUnavailable | None]:
-    """Return what embeds into a space, or why nothing does now."""
+    """Return the embedder of a space, or why there is none now."""
     try:
         client = embedder_of(embedding, space)
     except ProviderUnavailable as error:
@@ -73,7 +73,7 @@ def client_of(
 
 
 def calibrate(database: Database, tenant_id: str, writing: SpaceWriting) -> bool:
-    """Measure a space that nobody has measured yet, with its model that has just answered; False: try again later."""
+    """Calibrate a space that is not yet, by its model, which has just answered; False: try again later."""
     space, client = writing.space, writing.client
     if client is None or space.questions is not None or space.provider == deterministic.PROVIDER:
         return True
@@ -88,14 +88,14 @@ def calibrate(database: Database, tenant_id: str, writing: SpaceWriting) -> bool
     return True
 
 
-def begin(
+def prepare(
     connection: Connection,
     space: EmbeddingSpace,
     client: Embedder | None,
     away: ProviderUnavailable | None,
     texts: Sequence[OwnedText],
 ) -> SpaceWriting:
-    """Find out which of these texts a space has a vector of."""
+    """Return a space's state, with those of these texts that it has no vector of."""
     space_id = space.id or 0
     current = set[str]()
     for kind in ("session", "memory"):
@@ -116,7 +116,7 @@ def begin(
 def why_resting(
     writing: SpaceWriting, resting: Mapping[int | None, tuple[float, ProviderUnavailable]]
 ) -> ProviderUnavailable | None:
-    """Return why a space's model is not asked now, so that one which is away does not keep the others waiting."""
+    """Return why a space's model is not asked now, so that one that is down does not delay the others."""
     until, error = resting.get(writing.space.id, (0.0, None))
     return error if monotonic() < until else None
 
@@ -126,7 +126,7 @@ def cut(
     max_chars: int,
     resting: MutableMapping[int | None, tuple[float, ProviderUnavailable]],
 ) -> None:
-    """Cut the texts that a space lacks into what its model reads; this may load the model, or ask a server."""
+    """Cut the texts that a space lacks into chunks for its model; this may load the model, or ask a server."""
     client = writing.client
     if client is None or writing.away is not None:
         return
@@ -145,7 +145,7 @@ def embed(
     portion: Sequence[bytes],
     resting: MutableMapping[int | None, tuple[float, ProviderUnavailable]],
 ) -> EmbeddingCall | None:
-    """Embed what a space lacks of a portion; return what a server was asked for that, if one was."""
+    """Embed the texts of a portion that a space lacks; return the call to a server, if one was made."""
     writing.made = {}
     lacking = {hash_: writing.chunks[hash_] for hash_ in portion if hash_ in writing.chunks}
     client, started = writing.client, monotonic()
@@ -168,7 +168,7 @@ def embed(
 
 
 def _made(client: Embedder, texts: Mapping[bytes, Sequence[str]]) -> Made:
-    """Embed the chunks of texts; a text has those vectors that the model makes, and is refused if there is none."""
+    """Embed the chunks of texts; a text is refused only if the model refuses all of its chunks."""
     answers = iter(embed_all(client, [chunk for chunks in texts.values() for chunk in chunks]))
     made: dict[bytes, Sequence[Vector] | ProviderRejected] = {}
     for hash_, chunks in texts.items():

@@ -1,4 +1,4 @@
-"""Embed texts with a model that may fail at some of them, or be out of order."""
+"""Embed texts with a model that may fail on some of them, or be out of order."""
 
 from collections.abc import Sequence
 from math import hypot
@@ -12,9 +12,9 @@ from schemas.vectors import Vector
 log = structlog.get_logger(__name__)
 
 UNIT_TOLERANCE = 0.05
-"""How far from 1 a vector's length may be: half-precision models are that exact."""
+"""How far from 1 a vector's length may be: half-precision models are only so exact."""
 SHORTENED_CHARS = 1000
-"""Characters that are tried of a text that the model does not take."""
+"""Characters tried of a text that the model refuses."""
 PROBE = "Hello"
 """A text that every working model embeds."""
 
@@ -22,9 +22,9 @@ PROBE = "Hello"
 def embed_all(client: Embedder, texts: Sequence[str]) -> list[Vector | ProviderRejected]:
     """Return a vector for each text, or why it has none; a text that breaks the model affects no other.
 
-    When the model fails, and at a short text, too, it is out of order: raises `ProviderUnavailable`. Else the texts
-    are halved until those that break it are alone, about log2 n calls for each. Such a text is embedded as its first
-    `SHORTENED_CHARS` characters, if the model takes these.
+    A model that fails on a short probe, too, is out of order: raises `ProviderUnavailable`. Otherwise the texts are
+    halved until those that break it are isolated, in about log2 n calls each. Of such a text the first
+    `SHORTENED_CHARS` characters are embedded, if the model takes these.
     """
     if not texts:
         return []
@@ -33,7 +33,7 @@ def embed_all(client: Embedder, texts: Sequence[str]) -> list[Vector | ProviderR
     except (ProviderFailed, ProviderRejected) as error:
         if isinstance(error, ProviderFailed):
             _require_working(client, error)
-        # what is asked anew may be paid for again
+        # texts that are sent again may cost money again
         log.warning("embedding_batch_halved", space=client.space.name, texts=len(texts), error=str(error))
         return _halved(client, texts, error)
 
@@ -41,7 +41,7 @@ def embed_all(client: Embedder, texts: Sequence[str]) -> list[Vector | ProviderR
 def _halved(
     client: Embedder, texts: Sequence[str], error: ProviderFailed | ProviderRejected
 ) -> list[Vector | ProviderRejected]:
-    """Embed, in halves, texts that the model has just failed at together."""
+    """Embed texts in halves after the model failed on them together."""
     if len(texts) == 1:
         return [_shortened(client, texts[0], error)]
     answers: list[Vector | ProviderRejected] = []
@@ -56,7 +56,7 @@ def _halved(
 def _shortened(
     client: Embedder, text: str, error: ProviderFailed | ProviderRejected
 ) -> Vector | ProviderRejected:
-    """Embed, shortened, a text that the model has just failed at on its own."""
+    """Embed a text shortened after the model failed on it alone."""
     if isinstance(error, ProviderRejected) and len(text) <= SHORTENED_CHARS:
         return error
     try:
@@ -78,9 +78,9 @@ def _require_working(client: Embedder, error: ProviderFailed) -> None:
 
 
 def _ask(client: Embedder, texts: Sequence[str]) -> list[Vector]:
-    """Return the model's vectors; raises `ProviderFailed` for others than are asked for.
+    """Return the model's vectors; raise `ProviderFailed` for a wrong number, size or length of vectors.
 
-    A vector of zeros or NaN would be stored, and then found by no query.
+    A vector of zeros or NaN would be stored, but no query would find it.
     """
     vectors = client.embed_documents(texts)
     space = client.space

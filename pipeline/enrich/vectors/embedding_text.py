@@ -1,8 +1,8 @@
-"""Load and write the texts that are embedded: a short header that says where they come from, and the content.
+"""Load and compose the texts to embed: a short header that names their origin, and the content.
 
 A message's header is only its speaker, and a question is embedded without the names of people in the chat
-(`pipeline.recall.ask.parse`): a name in the question ranks short messages with little else than that name first, and
-words that all headers share make messages more alike. A session, one in place of many messages, has the whole header.
+(`pipeline.recall.ask.parse`): a name in the question would rank short messages of little else than that name first, and
+words that all headers share make messages more similar. A session, standing for many messages, has the full header.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,8 +26,8 @@ _MAX_TOPICS = 6  # more would take the place of sentences in the 256 word pieces
 _MAX_VALUE_CHARS = 80
 
 MAX_CHUNKS = 32
-"""Chunks of one text that are embedded at most; its end beyond them is not."""
-# of a chunk's tokens, those that repeat the end of the chunk before
+"""Most chunks of one text that are embedded; the rest of the text is not."""
+# one in so many of a chunk's tokens repeats the end of the previous chunk
 _OVERLAP_SHARE = 8
 
 
@@ -55,10 +55,10 @@ class OwnedText:
     def chunks(self, *, max_tokens: int, count: Callable[[str], int], max_chars: int) -> list[str]:
         """Cut the first `max_chars` characters into at most `MAX_CHUNKS` texts that a model reads whole.
 
-        Each has the header, if that leaves it room for at least as much again.
+        Each begins with the header, if that leaves at least half of its room.
         """
         text = self.text[:max_chars]
-        # a character is hardly more than a token, and most messages are not counted for this
+        # a character is hardly ever more than one token, so most messages need no counting
         if len(text) <= max_tokens or count(text) <= max_tokens:
             return [text]
         header, room = self.header, max_tokens - count(self.header)
@@ -101,9 +101,9 @@ def _owned(owner: str, identity: str, header: str, body: str) -> OwnedText:
 
 
 def session_document(session: Session, title: str, summary: Summary) -> tuple[str, str]:
-    """Write a session: the header `group: … | time: … to … | participants: … | topics: …` and the summary.
+    """Compose a session's text: the header `group: … | time: … to … | participants: … | topics: …` and the summary.
 
-    The header has what is known; `title` is the chat's. Times are UTC, participants the first 8.
+    Unknown parts are left out; `title` is the chat's. Times are UTC, participants the first 8.
     """
     parts = [
         ("group", _value(title)),
@@ -115,9 +115,9 @@ def session_document(session: Session, title: str, summary: Summary) -> tuple[st
 
 
 def message_document(message: Message) -> tuple[str, str]:
-    """Write a message: the header `participants: …` with its speaker, and its text.
+    """Compose a message's text: the header `participants: …` with its speaker, and the content.
 
-    Only the message's own fields, so that no later message changes what was embedded.
+    It uses only the message's own fields, so that no later message makes its vector outdated.
     """
     return _document([("participants", _value(message.speaker))], message.content)
 

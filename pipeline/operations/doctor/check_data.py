@@ -1,4 +1,4 @@
-"""Check what workers have made of the messages: late and dead jobs, language models, and each tenant's data."""
+"""Check derived data: late and dead jobs, language models, and each tenant's data."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from pipeline.operations.doctor.finding import Finding, error, warning
 SKEW_WARNING_SECONDS = 2.0
 SKEW_ERROR_SECONDS = 60.0
 OLDEST_POSTGRES = 16
-# Below it a search inside a chat may find too little (iterative scans came with 0.8).
+# Before it a search inside a chat may find too little (0.8 added iterative scans).
 OLDEST_PGVECTOR = (0, 8)
 FULL_SHARE = 0.9
 # A payload of 8 MB takes seconds.

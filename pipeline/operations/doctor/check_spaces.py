@@ -1,4 +1,4 @@
-"""Check the embedding spaces: their model, its languages, their indexes and what retired ones hold."""
+"""Check the embedding spaces: their model, its languages, their indexes, and vectors left in retired ones."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from pipeline.operations.doctor.finding import Finding, error, warning
 from schemas.languages import spoken
 
 LANGUAGES_SHOWN = 3
-# Of the messages whose language is known; fewer are found by their words.
+# Messages in languages unknown to the model, of those whose language is known, that are worth a warning.
 FOREIGN_SHARE, FOREIGN_MESSAGES = 0.1, 100
 
 

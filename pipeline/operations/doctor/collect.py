@@ -1,7 +1,6 @@
-"""Collect from Postgres what the doctor needs.
+"""Collect the doctor's facts from Postgres.
 
-Chats are checked one by one under their lock, so that none is compared while messages are placed; a locked one is
-skipped.
+Chats are checked one by one under their lock, so that no messages are placed meanwhile; a locked chat is skipped.
 """
 
 from collections import Counter
@@ -29,10 +28,10 @@ from pipeline.store.sessions import sessions
 from pipeline.store.vectors import indexes, vectors
 from schemas.vectors import EmbeddingSpace
 
-# No transaction of ours waits for more than the next statement.
+# Our transactions wait for nothing but their next statement, so a longer wait is a hung process.
 HELD_UP_SECONDS = 30.0
 Sample = Mapping[str, Sequence[str]]
-"""The chats to check closely, by tenant."""
+"""The chats to check, by tenant."""
 
 
 def tenants(database: Database, tenant_id: str | None) -> list[str]:
@@ -76,7 +75,7 @@ def server(database: Database) -> Server:
 
 
 def skew_seconds(database: Database) -> float:
-    """Return the database's clock minus this machine's, halving the trip."""
+    """Return the database's clock minus this machine's, corrected by half the round trip."""
     with database.unscoped() as connection:
         before = datetime.now(UTC)
         there = chats.clock(connection)
@@ -85,7 +84,7 @@ def skew_seconds(database: Database) -> float:
 
 
 def written_spaces(database: Database) -> list[EmbeddingSpace]:
-    """Return the stored spaces that new vectors go into; none without vector tables."""
+    """Return the stored spaces that new vectors go into; empty without vector tables."""
     with database.tenant("") as connection:
         return vectors.written_spaces(connection) if vectors.exist(connection) else []
 
@@ -96,7 +95,7 @@ def active_space(database: Database) -> EmbeddingSpace | None:
         return vectors.searched_space(connection)
 
 
-def embedding(
+def embedding_spaces(
     database: Database,
     embedder: EmbeddingSpace,
     tenant_ids: Sequence[str],
@@ -106,7 +105,7 @@ def embedding(
 ) -> Spaces | None:
     """Return the stored spaces beside the settings' embedder; None without vector tables.
 
-    `everybody`: these are all tenants, so an index that none of them needs may go.
+    `everybody`: these are all tenants, so an index that none of them needs may be dropped.
     """
     retired: Counter[str] = Counter()
     with database.tenant("") as connection:
@@ -146,7 +145,7 @@ def embedding(
             and (kind, space) not in built
             and space.dimensions <= indexes.MAX_INDEXED_DIMENSIONS
         ],
-        # not built today and dropped tomorrow, while chats grow at different speeds
+        # with a margin, so that an index built today is not dropped tomorrow
         unread_indexes=[
             indexes.index_of(kind, space)
             for kind, space in pairs
@@ -166,13 +165,13 @@ def late_jobs(database: Database, tenant_id: str | None) -> list[JobCounts]:
 
 
 def stopped_providers(database: Database) -> list[str]:
-    """Return the providers of language models that nobody calls at present."""
+    """Return the paused providers of language models."""
     with database.tenant("") as connection:
         return [row.provider for row in llm_limits.stopped(connection)]
 
 
-def stored(database: Database, sample: Sample, rules: SessionPolicy) -> Iterator[TenantData]:
-    """Compare what is stored of each tenant with what it should be."""
+def tenant_data(database: Database, sample: Sample, rules: SessionPolicy) -> Iterator[TenantData]:
+    """Compare each tenant's stored data with what it should be."""
     for tenant_id, chat_ids in sample.items():
         differing, drifted = [], []
         for chat_id in chat_ids:

@@ -1,4 +1,4 @@
-"""Diagnose facts: all checks, in the order in which their findings are shown."""
+"""Run all checks on the facts, in the order in which their findings are shown."""
 
 from pipeline.operations.doctor import check_data, check_servers, check_spaces
 from pipeline.operations.doctor.facts import Facts

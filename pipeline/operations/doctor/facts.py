@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Login:
-    """One of the URLs to Postgres, tried."""
+    """One of the URLs to Postgres, after trying it."""
 
     # the variable that names it
     setting: str
-    # None: it could not be used, because of the problem
+    # None: the URL could not be used, for the reason in `problem`
     role: str | None = None
     problem: str | None = None
-    # row-level security does not bind it
+    # whether row-level security does not bind it
     unbound: bool = False
-    # a pooler is between
+    # whether a pooler is in between
     pooled: bool = False
 
 
@@ -38,11 +38,11 @@ class Server:
     vector_tables: bool = False
     # transactions that have waited for their client for long
     held_up: int = 0
-    # a standby, or set to be so
+    # a standby, or set to read-only
     read_only: bool = False
-    # what is not as the newest migration makes it
+    # deviations from the schema of the newest migration
     differences: Sequence[str] = ()
-    # statements fail by some of it
+    # whether some of them make statements fail
     is_lacking: bool = False
     # tables with a tenant whose row-level security is off, or does not bind their owner
     unprotected: Sequence[str] = ()
@@ -56,9 +56,9 @@ class Spaces:
 
     active: str | None
     embedder: str
-    # the embedder's space as stored; `other` where only the name fits
+    # the status of the embedder's space; `other` if only the name matches
     embedder_status: str | None
-    # of vectors: missing where searches compare many, and unread where none does
+    # vector indexes: missing where searches compare many vectors, unread where none does
     missing_indexes: Sequence[str] = ()
     unread_indexes: Sequence[str] = ()
     # rows in retired spaces, by the space's name
@@ -90,14 +90,14 @@ class Broker:
 
 @dataclass(frozen=True, kw_only=True)
 class TenantData:
-    """What is wrong with one tenant's data, on a sample of its chats where checking takes long."""
+    """Problems in one tenant's data, in a sample of its chats where checking takes long."""
 
     tenant_id: str
-    # chats whose sessions are not those of the pure function
+    # chats whose sessions differ from those of `sessionize.split`
     differing: Sequence[str] = ()
-    # chats whose counters are not what is stored
+    # chats whose counters differ from the stored messages
     drifted: Sequence[str] = ()
-    # rows that lack what a job makes, and have no job, by its kind
+    # rows that lack derived data and have no job for it, by the job's kind
     without_job: Mapping[str, int] = field(default_factory=dict)
     # vectors whose row is gone or was merged into another
     orphans: int = 0
@@ -107,7 +107,7 @@ class TenantData:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """All facts of one moment; what could not be looked at is None."""
+    """All facts of one moment; those that could not be collected are None."""
 
     logins: Sequence[Login]
     server: Server | None = None
@@ -116,8 +116,8 @@ class Facts:
     # the database's clock minus this machine's
     skew_seconds: float | None = None
     jobs: Sequence[JobCounts] = ()
-    # providers of language models that nobody calls at present
+    # paused providers of language models
     stopped_providers: Sequence[str] = ()
     tenants: Sequence[TenantData] = ()
-    # why the language model that is to summarize cannot be asked; None: it can, was not tried, or there is none
+    # why the language model for summaries cannot be used; None: it can, was not tried, or there is none
     summary_problem: str | None = None

@@ -9,7 +9,7 @@ Severity = Literal["warning", "error"]
 
 GUIDE = "ops/guide/operating.md"
 DEFAULT_PAGE = f"{GUIDE}#the-doctor"
-# Where to read on, by check: the page of the HTTP API's inspector that shows what was found, or one of the guide.
+# Where to read on, by check: a page of the HTTP API's inspector, or of the guide.
 PAGES = {
     "late": "/inspect/jobs",
     "dead": "/inspect/jobs",
@@ -43,7 +43,7 @@ class Finding:
     what: str
     why: str
     remedy: str
-    # whether `--fix` mends it
+    # whether `--fix` repairs it
     fixable: bool = False
     # where to read on
     page: str = field(init=False)

@@ -1,4 +1,4 @@
-"""Mend what the doctor has found, where that does no harm."""
+"""Repair what the doctor has found, where that is safe."""
 
 from collections.abc import Iterator, Sequence
 from itertools import product
@@ -19,7 +19,7 @@ JOBS_PER_TRANSACTION = 5000
 
 
 def mend_tenant(database: Database, tenant: TenantData, rules: SessionPolicy) -> list[str]:
-    """Mend what was found of a tenant, and return a sentence for each thing done."""
+    """Repair a tenant's findings, and return a sentence for each repair."""
     return [
         *_recount(database, tenant),
         *_cut_anew(database, tenant, rules),
@@ -29,7 +29,7 @@ def mend_tenant(database: Database, tenant: TenantData, rules: SessionPolicy) ->
 
 
 def mend_indexes(connection: Connection, missing: Sequence[str], unread: Sequence[str]) -> Iterator[str]:
-    """Build missing, drop unread and rebuild invalid indexes (owner, in autocommit); yields what was done."""
+    """Build missing, drop unread and rebuild invalid indexes (owner, in autocommit); yield a sentence for each."""
     for kind, space in product(indexes.INDEXED, vectors.written_spaces(connection)):
         name = indexes.index_of(kind, space)
         if name in missing:
@@ -68,7 +68,7 @@ def _enqueue(database: Database, tenant: TenantData, rules: SessionPolicy) -> It
         while True:
             with database.tenant(tenant.tenant_id) as connection:
                 missing = checks.some_missing_jobs(connection, statement, JOBS_PER_TRANSACTION)
-                # arrivals are live messages; the rest has been missing for a while
+                # arrivals are live messages; other jobs have been missing for a while
                 priority = jobs.LIVE if kind == "ingest" else jobs.LATER
                 jobs.enqueue_all(
                     connection,

@@ -99,7 +99,7 @@ def load(superuser_url: str, version: str) -> None:
 
 def known(database: Database) -> list[dict[str, Any]]:
     """Return all that is known of Ann, but what was asked since."""
-    records = to_jsonable_python(list(export.of_user(database, TENANT, "test:Ann")))
+    records = to_jsonable_python(list(export.export_user(database, TENANT, "test:Ann")))
     return [record for record in records if record["record"] != "query"]
 
 

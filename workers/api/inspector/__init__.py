@@ -1,1 +1,1 @@
-"""The inspector: pages that show an operator what is stored and why a context was what it was."""
+"""The inspector: pages that show an operator the stored data and explain contexts."""

@@ -1,4 +1,4 @@
-"""Chats, the sessions of a chat, and a session with what was made of it."""
+"""Pages of chats, a chat's sessions, and a session with its derived data."""
 
 from typing import Annotated
 from urllib.parse import quote
@@ -26,12 +26,12 @@ ROWS = 50
 MESSAGES = 200
 MEMORIES = 100
 LATEST = 5_000
-"""Messages of a chat that a page looks for the vectors of."""
+"""Latest messages of a chat whose vectors a page counts."""
 JOBS = ("summarize", "extract", "embed")
 
 
 class ChatSearch(ChatFilter):
-    """What the list of chats takes."""
+    """The parameters of the list of chats."""
 
     name: Annotated[str, Field(max_length=200)] = ""
     limit: int = ROWS
@@ -55,7 +55,7 @@ def get_chats(request: Request, api: Api, tenant: Tenant, wanted: Annotated[Chat
 def get_chat(
     request: Request, api: Api, tenant: Tenant, chat_id: Id, wanted: Annotated[SessionFilter, Query()]
 ) -> Response:
-    """Show a chat: how far its memory is, who is in it, and its sessions, latest first."""
+    """Show a chat: the progress of its memory, its members, and its sessions, latest first."""
     with api.database.tenant(tenant) as connection:
         chat = lookup.find_chat(connection, chat_id)
         rows = sessions.listing(
@@ -135,7 +135,7 @@ def get_by_external_id(request: Request, api: Api, tenant: Tenant, chat_id: Id, 
 
 @router.get("/memories/{memory_id}")
 def get_memory(request: Request, api: Api, tenant: Tenant, memory_id: UUID) -> Response:
-    """Go to the person of whom a memory is, or to the session of one that is nobody's."""
+    """Go to the person that a memory is about, or else to its session."""
     with api.database.tenant(tenant) as connection:
         owner = inspection.owner_of_memory(connection, str(memory_id))
     if owner is not None and owner.user_id is not None:

@@ -1,4 +1,4 @@
-"""The values of the template `context.html.j2`, which explains a context: on a page, and in a file of its own."""
+"""Prepare the values of the template `context.html.j2`, which explains a context on a page or in a file."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,14 +8,14 @@ from schemas.context import Context, Explanation, Hit
 from schemas.listing import ChatSummary, SessionSpan
 from workers.api.inspector.pages import ASSETS, TEMPLATES
 
-# As many as a message's score has parts: each part has a colour of its own in the style sheet.
+# One for each part of a message's score, as in the style sheet.
 COLOURS = 22
 # Hits whose sessions count as found on the time line.
 BEST_MESSAGES = 20
 
 
 def standalone(context: Context, question: str, chat: ChatSummary, sessions: Sequence[SessionSpan]) -> str:
-    """Render a page for a file, with its style and without a script; `sessions` are the chat's, or its latest."""
+    """Render a standalone page, with its style and without scripts; `sessions` are the chat's (latest) ones."""
     values = view(context, question, chat, sessions)
     style = ASSETS["inspector.css"].decode()
     template = TEMPLATES.get_template("standalone.html.j2")
@@ -25,7 +25,7 @@ def standalone(context: Context, question: str, chat: ChatSummary, sessions: Seq
 def view(
     context: Context, question: str, chat: ChatSummary, sessions: Sequence[SessionSpan]
 ) -> dict[str, Any]:
-    """Return what the template needs of a context that has its explanation."""
+    """Return the template's values for a context with its explanation."""
     why = context.explain
     if why is None:
         raise ValueError("the context was built without `explain`")
@@ -71,7 +71,7 @@ def view(
 
 
 def _timeline(context: Context, why: Explanation, sessions: Sequence[SessionSpan]) -> dict[str, Any]:
-    """Draw each session at its time, as high as it is long, and mark those found and those shown."""
+    """Draw each session at its time, with its length as height, and mark those found and those shown."""
     spans = sorted(sessions, key=lambda span: span.started_at)
     first, last = spans[0].started_at, max(span.ended_at for span in spans)
     whole = max((last - first).total_seconds(), 1.0)

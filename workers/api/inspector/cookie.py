@@ -1,6 +1,6 @@
 """The cookie of a login: the digest of a key, sealed so that every process of the deployment can open it.
 
-It holds no key, and nothing is stored: a key that was revoked is refused by the keyring, as it is in a header.
+It contains no key, and nothing is stored: the keyring refuses a revoked key, as in a header.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""Log in with an API key, and out; the style sheet and htmx, which the login page needs, too."""
+"""Log in with an API key, and log out; serve the style sheet and htmx, which the login page needs, too."""
 
 import mimetypes
 
@@ -17,7 +17,7 @@ router = APIRouter(prefix="/inspect", route_class=PageRoute, include_in_schema=F
 
 
 class Login(Frozen):
-    """What the login page sends."""
+    """The login form."""
 
     key: str = ""
     next: str = ""
@@ -31,13 +31,13 @@ async def get_login(request: Request, next: str = "") -> Response:  # noqa: A002
 
 @router.post("/login")
 async def post_login(request: Request, api: Api, login: Form[Login]) -> Response:
-    """Take a key that may read, and keep its digest in the cookie."""
+    """Accept a key that may read, and keep its digest in the cookie."""
     secret = login.key.strip()
     key = await api.keyring.find(secret) if secret else None
     if key is None:
         return page(request, "login", 401, next=login.next, refused=True)
     permit(request, key, READ_PAGE)
-    # a path of ours, and no address of somebody else
+    # only a path of ours, never another site's address
     inside = login.next.startswith(f"{cookie.PATH}/") and "\\" not in login.next and ".." not in login.next
     response = go_to(login.next.removeprefix(f"{cookie.PATH}/") if inside else "chats")
     response.set_cookie(

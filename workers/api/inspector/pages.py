@@ -1,4 +1,4 @@
-"""What every page goes through: who may see it, where a form may come from, its headers, its template, its errors."""
+"""The frame of every page: access, origin of forms, headers, templates, errors."""
 
 from collections.abc import Callable, Coroutine
 from importlib.resources import files
@@ -28,7 +28,7 @@ HEADERS = {
     "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
-    # with `no-referrer` browsers would not say where a form comes from
+    # with `no-referrer` browsers would not send the origin of a form
     "Referrer-Policy": "same-origin",
 }
 ASSETS = {asset.name: asset.read_bytes() for asset in files(__package__).joinpath("assets").iterdir()}
@@ -45,7 +45,7 @@ TABS = {
 
 
 def _plain(value: Any) -> Any:
-    """Remove control characters and bidirectional overrides from what is text, and not yet markup."""
+    """Remove control characters and bidirectional overrides from text that is not yet markup."""
     return display.plain(value) if type(value) is str else value
 
 
@@ -57,7 +57,7 @@ TEMPLATES = Environment(
     lstrip_blocks=True,
     finalize=_plain,
 )
-"""Every value in them is escaped, and holds nothing that steers what is shown."""
+"""Every value in them is escaped, and stripped of characters that control the display."""
 TEMPLATES.filters |= {
     "moment": display.moment,
     "age": display.age,
@@ -114,7 +114,7 @@ class PageRoute(ApiRoute):
         return answered
 
     async def _admit(self, request: Request) -> Response | None:
-        """Note the caller of the request; return a redirect to the login if nobody has logged in."""
+        """Set the caller of the request; return a redirect to the login if nobody is logged in."""
         api = request.app.state.api
         digest = api.seal.open(request.cookies.get(cookie.NAME, ""))
         key = None if digest is None else await api.keyring.find_digest(digest)
@@ -129,7 +129,7 @@ class PageRoute(ApiRoute):
 def _require_same_site(request: Request) -> None:
     """Refuse a form of another site, whose page could make the browser send it."""
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin", "")
-    # browsers leave out the first over plain HTTP, but on the machine itself
+    # over plain HTTP browsers omit the first, except on the machine itself
     if site != "same-origin" and (site or urlsplit(origin).netloc != request.headers.get("host")):
         raise HttpError(403, "forbidden", "This form was not sent by a page of the inspector.")
 

@@ -1,4 +1,4 @@
-"""People: what is known of them, since when, from where, and what superseded it."""
+"""Pages of people: their memories, with time and source, and superseded ones."""
 
 from typing import Annotated
 
@@ -17,7 +17,7 @@ router = APIRouter(prefix="/inspect/people", route_class=PageRoute, include_in_s
 
 @router.get("")
 def get_people(request: Request, api: Api, tenant: Tenant, after: str = "") -> Response:
-    """List those of whom something is known."""
+    """List the people who have memories."""
     with api.database.tenant(tenant) as connection:
         rows = inspection.people(connection, after, ROWS)
     return page(request, "people", rows=rows, full=len(rows) == ROWS)
@@ -27,8 +27,8 @@ def get_people(request: Request, api: Api, tenant: Tenant, after: str = "") -> R
 def get_person(
     request: Request, api: Api, tenant: Tenant, user_id: Id, wanted: Annotated[UserFilter, Query()]
 ) -> Response:
-    """Show a person: what holds, and what was believed earlier."""
-    person = pages.of_user(api.database, tenant, user_id, wanted)
+    """Show a person: current memories, and earlier ones."""
+    person = pages.user_page(api.database, tenant, user_id, wanted)
     known = [*person.current, *person.earlier]
     full = len(known) == wanted.limit
     return page(request, "person", person=person, following=known[-1].id if full else None)

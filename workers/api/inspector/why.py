@@ -1,4 +1,4 @@
-"""Ask a question and see why its context is what it is; the query log, and the same for each of its records."""
+"""Pages that explain the context of a new question, and of each record of the query log."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -66,7 +66,7 @@ def get_queries(
 
 @router.get("/queries/{context_id}")
 def get_query(request: Request, api: Api, tenant: Tenant, context_id: Id) -> Response:
-    """Show what was asked, shown and answered, and explain what the same question gives as of then."""
+    """Show a question, its context and answer, and explain the context of the same question as of then."""
     with api.database.tenant(tenant) as connection:
         row = log_rows.get(connection, context_id)
         if row is None:

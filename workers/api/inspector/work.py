@@ -1,4 +1,4 @@
-"""Jobs and dead letters with replay and drop, backfills with progress and start, spaces, and cost."""
+"""Pages of jobs and dead letters (replay, drop), backfills (progress, start), spaces, and cost."""
 
 from functools import partial
 from typing import Annotated, Literal, get_args
@@ -29,7 +29,7 @@ LISTED = 200
 
 
 class JobSearch(Closed):
-    """What the list of jobs takes."""
+    """The parameters of the list of jobs."""
 
     state: Literal["dead", "retrying", "running", "pending"] = "dead"
     kind: Annotated[str, Field(max_length=50)] | None = None
@@ -59,7 +59,7 @@ class NewState(Closed):
 
 @router.get("/jobs")
 def get_jobs(request: Request, api: Api, tenant: Tenant, wanted: Annotated[JobSearch, Query()]) -> Response:
-    """List jobs in a state, longest there first, and count them by kind."""
+    """List jobs in a state, those longest in it first, and count them by kind."""
     filters = JobFilter(state=wanted.state, kind=wanted.kind or None, error=wanted.error or None)
     rows, total = dead_letters.listing(api.database, tenant, filters, LISTED)
     with api.database.tenant(tenant) as connection:
@@ -70,7 +70,7 @@ def get_jobs(request: Request, api: Api, tenant: Tenant, wanted: Annotated[JobSe
 
 @router.post("/jobs/replay")
 def post_replay(request: Request, api: Api, tenant: Tenant, wanted: Form[JobChange]) -> Response:
-    """Make jobs due at once, with all their attempts."""
+    """Make jobs due at once, with all their attempts again."""
     enqueue = partial(queues.enqueue_payload, api.waker.celery)
     changed = dead_letters.replay(api.database, _chosen(api, tenant, wanted), enqueue)
     for kind in {"ingest" if item.kind == ARRIVAL else item.kind for item in changed.items} & set(KINDS):
@@ -130,7 +130,7 @@ def post_state(
 
 @router.get("/spaces")
 def get_spaces(request: Request, api: Api, tenant: Tenant) -> Response:
-    """List the embedding spaces; to count what they lack reads all that is stored, and takes seconds of a million."""
+    """List the embedding spaces; counting missing vectors reads every row, and takes seconds for a million."""
     with api.database.tenant(tenant) as connection:
         rows = spaces.listing(connection) if vectors.exist(connection) else []
         counts = status.job_counts(connection)

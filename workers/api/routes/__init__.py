@@ -16,7 +16,7 @@ from workers.api.routes import (
     users,
 )
 
-# the one that is asked most comes first
+# the most frequent one comes first
 ROUTERS = [
     *(messages.router, events.router, health.router, contexts.router, memories.router, documents.router),
     *(users.router, listings.router, forgetting.router, event_sources.router, keys.router),

@@ -1,7 +1,7 @@
 """`/v1/events`: what a platform sends, as it sends it, becomes messages, edits, deletions, members and new ids.
 
-A bot passes it on with its API key, or the platform sends it to a source's own URL and proves itself. Platforms switch
-off hooks that fail, or repeat for hours what is refused: what is proven and cannot be read is answered 200 and logged.
+A bot passes it on with its API key, or the platform sends it to a source's own URL with a proof. Platforms switch off
+hooks that fail, or repeat refused events for hours: proven but unreadable events are answered 200 and logged.
 """
 
 import time
@@ -38,9 +38,9 @@ router = APIRouter(tags=["events"], route_class=DirectRoute)
 
 Platform = Annotated[str, Path(json_schema_extra={"enum": list(platform_events.PARSERS)})]
 MAX_SMALL = 20
-"""Events that are looked through in the event loop."""
+"""Most events that are checked in the event loop."""
 SOURCE_SECONDS = 5.0
-"""How long a process knows a source: one that was removed is refused by then."""
+"""How long a process caches a source: a removed one is refused by then."""
 _known: dict[str, tuple[float, SecretSource]] = {}
 
 
@@ -155,7 +155,7 @@ def _find(api: ApiState, source_id: str) -> SecretSource | None:
 
 
 def _handshake_or_events(platform: str, value: Any) -> Response | list[Event]:
-    """Return the answer to what a platform asks of a new URL, or else its events."""
+    """Return the answer to a platform's handshake with a new URL, or else its events."""
     match platform, value:
         case "slack", {"type": "url_verification", "challenge": str() as challenge}:
             return JSONResponse({"challenge": challenge})
@@ -170,7 +170,7 @@ def _chats_of(events: Iterable[Event]) -> set[str]:
 
 
 async def store(api: ApiState, tenant: str, events: Sequence[Event]) -> EventsReceipt:
-    """Store what events say: a few messages of one chat in the event loop, anything else in a thread."""
+    """Store events: a few messages of one chat in the event loop, anything else in a thread."""
     messages = apply.one_chat(events) if len(events) <= MAX_SMALL else None
     if messages and api.backlog.is_counted(tenant):
         api.backlog.require_room(tenant)

@@ -76,7 +76,7 @@ def post_forget(api: Api, tenant: Tenant, subject: Body[Subject]) -> StartedRece
 
 
 def _is_seen(api: ApiState, tenant: str, subject: Subject) -> bool:
-    """Return whether the sender, the message or the chat that is to be forgotten is known, or was."""
+    """Return whether the sender, message or chat to forget is known or was."""
     if subject.sender_id is not None:
         return lookup.seen_users(api.database, tenant, subject.sender_id)
     if subject.chat_id is not None and subject.external_id is not None:
@@ -134,10 +134,10 @@ def get_receipt(api: Api, tenant: Tenant, receipt: RowId) -> ReceiptStatus:
 def get_export(api: Api, tenant: Tenant, user_id: Id) -> StreamingResponse:
     """Stream all data of a user, one JSON object a line.
 
-    Each says in `record` what it is: `user`, `message`, `memory`, `chat`, `session` or `query`. A connection that
-    breaks off before its end has delivered only a part.
+    `record` names its kind: `user`, `message`, `memory`, `chat`, `session`, `query`, `rollup` or `entity`. A connection
+    that breaks off early has delivered only a part.
     """
-    records = export.of_user(api.database, tenant, user_id)
+    records = export.export_user(api.database, tenant, user_id)
     # an error at the start is still answered as a problem
     first = next(records, None)
     lines: Iterator[bytes] = (

@@ -25,7 +25,7 @@ async def get_current_key(caller: ByCaller) -> CurrentKey:
 def post_key(api: Api, caller: ByCaller, new_key: Body[KeyIn], response: Response) -> NewKey:
     """Create a key of the same tenant; its secret, `key`, is shown this once.
 
-    A key can give no scope that it has not itself, and none of its limits can be left out. It works at once.
+    A key can grant neither scopes that it lacks nor weaker limits than its own. The new key works at once.
     """
     response.headers.update(_SECRET)
     return api_keys.create(api.database, caller.tenant, new_key, caller.key)

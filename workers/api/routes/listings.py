@@ -70,7 +70,7 @@ def get_entity(
 )
 def get_topics(api: Api, tenant: Tenant, chat_id: Id, wanted: Annotated[TopicFilter, Query()]) -> ChatTopics:
     """Return the topics of a chat's summaries `by` week or month, with counts and times, the latest period first."""
-    return topics.of_chat(api.database, tenant, chat_id, wanted)
+    return topics.chat_topics(api.database, tenant, chat_id, wanted)
 
 
 @router.get("/v1/chats", summary="List chats")
@@ -143,6 +143,6 @@ def get_queries(api: Api, tenant: Tenant, wanted: Annotated[QueryFilter, Query()
 def get_status(api: Api, tenant: Tenant) -> Status:
     """Return pending jobs and their delay, what is stored, counters of a day and a week, and dead letters.
 
-    All are of this tenant and from Postgres; whether Redis answers, `/readyz` says.
+    All figures are of this tenant and from Postgres; `/readyz` says whether Redis answers.
     """
     return status.collect(api.database, tenant, all_tenants=False)

@@ -24,7 +24,7 @@ from workers.api.state import Api, ApiState, Tenant, state_of
 router = APIRouter(tags=["messages"], route_class=ApiRoute)
 
 SMALL_BYTES = 16 * 1024
-"""Of a body that is accepted in the event loop: handing it to a thread would cost a fifth of accepting it."""
+"""Bytes of a body accepted in the event loop: handing it to a thread would add a fifth to its cost."""
 
 
 class MessagesReceipt(Frozen):
@@ -63,7 +63,7 @@ async def post_messages(request: Request) -> Response:
     return Response(receipt.model_dump_json(), 202, media_type="application/json")
 
 
-# FastAPI's search for dependencies would be a good part of what a message costs here.
+# A DirectRoute, as FastAPI's dependencies would be a good part of a message's cost here.
 router.add_api_route(
     "/v1/messages",
     post_messages,
@@ -78,7 +78,7 @@ router.add_api_route(
 
 
 async def _try_accept(api: ApiState, caller: Caller, body: bytes) -> MessagesReceipt | None:
-    """Accept in the event loop, which is not held up by a small body; None if a thread is to do it."""
+    """Accept a small body in the event loop, without blocking it; None if a thread must do it."""
     if caller.key.messages_per_day is not None or not api.backlog.is_counted(caller.key.tenant):
         return None
     payload = _payload(caller, body)

@@ -42,7 +42,7 @@ def get_user(api: Api, tenant: Tenant, user_id: Id, wanted: Annotated[UserFilter
     time; `after` is the last `id` of the previous page. With `chat_id` only what may be shown in that chat when they
     ask there: then only what may be shown there supersedes. An unknown id is a user of its own.
     """
-    return pages.of_user(api.database, tenant, user_id, wanted)
+    return pages.user_page(api.database, tenant, user_id, wanted)
 
 
 @router.put(SENDER, summary="Link a sender to a user")
