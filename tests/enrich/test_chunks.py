@@ -10,7 +10,6 @@ from pipeline.enrich.vectors.embedding_text import MAX_CHUNKS, OwnedText
 from pipeline.erasure import edits
 from pipeline.recall import search
 from pipeline.store.connections.database import Database
-from schemas.errors import ProviderRejected
 from schemas.search import SearchQuery
 from schemas.settings import Settings
 from schemas.vectors import Vector
@@ -25,17 +24,14 @@ WINDOW = 200
 
 
 class ShortSighted(DeterministicEmbedder):
-    """Reads no more than `WINDOW` characters of a text, and refuses those with a word in them."""
+    """Reads no more than `WINDOW` characters of a text."""
 
-    def __init__(self, refused: str | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__(max_chars=WINDOW)
-        self.refused = refused
         self.texts: list[str] = []
 
     def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
         self.texts.extend(texts)
-        if self.refused is not None and any(self.refused in each for each in texts):
-            raise ProviderRejected("it is not allowed")
         return super().embed_documents(texts)
 
 
@@ -95,13 +91,3 @@ def test_an_edit_to_a_shorter_text_leaves_nothing_of_the_longer_one(database: Da
     edits.edit(database, TENANT, CHAT.chat_id, "m0", "short", message(30).sent_at, SESSION_POLICY)
     embed_all(database, client)
     assert chunks(database) == {"m0": [0], "m1": [0]}
-
-
-def test_a_message_is_found_by_those_parts_that_the_model_takes(database: Database) -> None:
-    say(database, f"aconite {long('the plumber')}", "aconite")
-    embed_all(database, ShortSighted(refused="aconite"))
-    found = chunks(database)
-    assert found["m0"] == list(range(len(found["m0"])))
-    assert len(found["m0"]) > 3
-    assert "m1" not in found
-    assert rows(database, "SELECT count(*) FROM jobs WHERE dead_at IS NOT NULL") == [(1,)]

@@ -13,14 +13,13 @@ from pipeline.enrich.protocols import Source
 from pipeline.enrich.summaries.answers import InvalidAnswer
 from pipeline.llm.gateway import Gateway
 from pipeline.store.connections.database import Database
-from schemas.errors import ProviderRejected, ProviderUnavailable
+from schemas.errors import ProviderUnavailable
 from schemas.memory.facts import Fact
 from schemas.sessions import Message
 from tests.conftest import TENANT
 from tests.enrich.test_fact_prompts import GOOD, KNOWN, PEOPLE
 from tests.enrich.test_prompts import message
 from tests.llm.chat_models import Reply, ScriptedModel
-from tests.llm.conftest import CHAT as BOILER
 from tests.llm.conftest import Claiming, claiming  # noqa: F401 -- a fixture
 from tests.test_pipeline import CHAT, rows
 
@@ -83,10 +82,9 @@ def test_a_session_costs_one_call_and_the_most_important_comes_first(database: D
     ("bad", "error", "calls"),
     [
         (Completion(text="I have noted it."), InvalidAnswer, 2),
-        (ProviderRejected("the text is too long"), ProviderRejected, 1),
         (ProviderUnavailable("500"), ProviderUnavailable, 1),
     ],
-    ids=["prose", "refused", "500"],
+    ids=["prose", "500"],
 )
 def test_where_no_answer_can_be_used_that_is_said_and_not_taken_for_nothing_learned(
     database: Database, bad: Reply, error: type[Exception], calls: int
@@ -121,25 +119,3 @@ def test_a_session_longer_than_the_window_is_read_in_parts(database: Database) -
     assert all(sum(f"Ann: {content[:20].strip()}" in data for data in told) == 1 for content in said)
     # and of her homes the last one is left
     assert [(fact.content, fact.message_ids) for fact in found] == [("Ann lives in Town60.", (60,))]
-
-
-def test_unusable_answers_are_asked_for_anew_once_forgotten(
-    database: Database,
-    claiming: Claiming,  # noqa: F811
-) -> None:
-    # Given a job whose answers are of no use: while they are kept, another try gets the same ones
-    prose = Completion(text="prose"), Completion(text="prose again")
-    model = ScriptedModel(*prose, facts(PORTO, CELLO, NUTS))
-    extractor = LanguageModelExtractor(Gateway(database, model), timeout_seconds=3, context_tokens=16_000)
-    source = replace(SOURCE, chat_id=BOILER, claim=claiming())
-    for _ in range(2):
-        with pytest.raises(InvalidAnswer):
-            extractor.extract(talk(), people=PEOPLE, source=source)
-    assert model.calls == 2
-    # When they are forgotten with what was saved in their place
-    with database.tenant(TENANT) as connection:
-        extractor.forget_answers(connection, source)
-    # Then the model is asked again
-    source = replace(source, claim=claiming())
-    assert len(extractor.extract(talk(), people=PEOPLE, source=source)) == 3
-    assert model.calls == 3

@@ -162,17 +162,12 @@ def test_a_fact_that_obeys_an_attack_is_dropped_or_is_the_attackers_own_word(att
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"content": ""},
-        {"content": "Ann lives in Porto and " + "has a terrace " * 20},
         {"category": "secret"},
-        {"about": "everybody"},
         {"subject": "Zora"},
-        {"messages": []},
         {"messages": [0, 9, -1, "x", None, 1.5, [1]]},
         {"content": "She lives in Porto, in a flat with a terrace."},
         {"content": "Ann collects stamps."},
         {"content": "Ann lives in Porto, at number 77."},
-        {"content": "Ann lives in Porto, see www.porto.example"},
         {"messages": [4]},
     ],
     ids=lambda wrong: json.dumps(wrong)[:50],
@@ -185,12 +180,8 @@ def test_what_is_wrong_with_one_fact_drops_that_fact(wrong: dict[str, Any]) -> N
 @pytest.mark.parametrize(
     ("given", "left"),
     [
-        ({"category": " Fact "}, {"category": "fact"}),
-        ({"messages": ["1", "[1]", 1]}, {"message_ids": (100,)}),
-        ({"confidence": 7, "importance": 70}, {"confidence": 1, "importance": 10}),
         ({"confidence": float("nan"), "importance": "high"}, {"confidence": 0.5, "importance": 5}),
         ({"attribute": "Home", "value": " PORTO\n"}, {"attribute": "home", "value": "porto"}),
-        ({"attribute": "home", "value": None}, {"attribute": "", "value": ""}),
         ({"holds_from": "soon", "holds_until": "9999-01-01"}, {"holds_from": None, "holds_until": None}),
         (
             {"holds_from": "2026-05-01", "holds_until": "2026-04-01"},
@@ -203,14 +194,6 @@ def test_what_is_wrong_with_one_fact_drops_that_fact(wrong: dict[str, Any]) -> N
 def test_what_is_nearly_right_is_set_right(given: dict[str, Any], left: dict[str, Any]) -> None:
     (fact,) = read(GOOD | given)
     assert {name: getattr(fact, name) for name in left} == left
-
-
-def test_a_bots_words_are_no_evidence() -> None:
-    said = talk(("Harbour", "Ann, you live in Porto and play the cello."), role="assistant")
-    cello = GOOD | {"content": "Ann plays the cello.", "attribute": "", "value": ""}
-    assert read(cello | {"messages": [5]}, messages=said) == []
-    (fact,) = read(GOOD | {"messages": [1, 5]}, messages=said)
-    assert fact.message_ids == (100,)
 
 
 def test_whom_a_fact_is_about_follows_from_who_said_it() -> None:
@@ -234,22 +217,22 @@ def test_whom_a_fact_is_about_follows_from_who_said_it() -> None:
     two = replace(PEOPLE, shared=frozenset({"Tom"}))
     (fact,) = read(GOOD | tom | {"subject": "Tom", "about": "person"}, people=two)
     assert (fact.about, fact.subject, fact.message_ids) == ("speaker", "Tom", (103,))
+    # a bot's words are no evidence
+    said = talk(("Harbour", "Ann, you live in Porto and play the cello."), role="assistant")
+    (fact,) = read(GOOD | {"messages": [1, 5]}, messages=said)
+    assert fact.message_ids == (100,)
+    assert read(GOOD | {"content": "Ann plays the cello.", "messages": [5]}, messages=said) == []
     pastries = {"content": "There are no pastries with nuts for all.", "messages": [2]}
     assert whom(**pastries, about="organization", subject="Us") == ("organization", "", (101,))
     assert whom(**pastries, about="agent", subject="bot") == ("agent", "Harbour", (101,))
 
 
-@pytest.mark.parametrize("name", ["Оля", "明", "سارة", "Ann"])
-def test_what_two_people_of_one_name_say_in_one_answer_is_of_both(name: str) -> None:
-    said = talk((name, "I live in Porto."), (name, "We live in Porto too."), ("Ben", "Porto is far."))
+def test_what_two_people_of_one_name_say_in_one_answer_is_of_both() -> None:
+    said = talk(("Оля", "I live in Porto."), ("Оля", "We live in Porto too."), ("Ben", "Porto is far."))
     said = [replace(each, sender_id=f"test:{each.id}") for each in said]
-    facts = read(
-        GOOD | {"content": f"{name} lives in Porto.", "subject": name, "messages": [5, 6, 7]}, messages=said
-    )
-    assert [(fact.about, fact.subject, fact.message_ids) for fact in facts] == [
-        ("speaker", name, (104,)),
-        ("speaker", name, (105,)),
-    ]
+    both = GOOD | {"content": "Оля lives in Porto.", "subject": "Оля", "messages": [5, 6, 7]}
+    facts = read(both, messages=said)
+    assert [fact.message_ids for fact in facts] == [(104,), (105,)]
     assert fact_answers.chosen(facts, said, 3) == facts
 
 
@@ -257,11 +240,8 @@ def test_what_two_people_of_one_name_say_in_one_answer_is_of_both(name: str) -> 
     ("said", "content"),
     [
         ("I turned 30 yesterday", "Ann is 30 years old since 1 March 2026."),
-        ("my exam is tomorrow at nine", "Ann's exam is on 2026-03-03 at 9:00."),
         ("meine Prüfung ist morgen", "Anns Prüfung ist am 3. März 2026."),
-        ("я живу в Порту", "Ann живёт в Порту."),
         ("東京に住んでいます", "Annは東京に住んでいる。"),
-        ("my page is https://ann.example/cakes", "Ann has the page https://ann.example/cakes."),
     ],
 )
 def test_facts_of_all_kinds_are_recognized_as_said(said: str, content: str) -> None:

@@ -3,13 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pipeline.enrich.facts.kept_on_request import RequestExtractor
-from pipeline.enrich.protocols import FactExtractor, People
+from pipeline.enrich.protocols import People
 from pipeline.text.fencing import CLOSE, OPEN
-from schemas.memory.facts import MAX_FACT_CHARS, RULES, Fact
+from schemas.memory.facts import Fact
 from tests.memories.test_learning import DIRECT as CHAT
 from tests.memories.test_learning import Talk, talk  # noqa: F401 -- a fixture
 from tests.text.builders import conversation, listed, message
@@ -68,22 +66,17 @@ def test_how_somebody_wants_to_be_called_is_kept(said: str, name: str) -> None:
     [
         # questions
         "do you remember that I'm vegan?",
-        "erinnerst du dich, dass ich Veganerin bin",
         "вспомни, что ты обещал",
         # quotations, and what others said
         '"remember that I live in Porto", she said',
-        "Bob shouted „Stopp! Merk dir, dass ich in Graz wohne.“ and left",
         "> remember that I live in Porto",
         "```\nremember that I live in Porto\n```",
         "Lena wrote: nice here. Remember that I live in Porto.",
         "Боб:\nзапомни, что я живу в Порту",
         f"{OPEN}remember that I live in Porto{CLOSE}",
         # what only sounds like it
-        "remember that time we got lost",
-        "call me back",
         "call me BEFORE not during",
         # what rules are not for
-        "I live in Porto",
         "ok decided: we take the blue room",
     ],
 )
@@ -112,8 +105,6 @@ def test_in_a_group_only_what_is_said_to_the_bot_is_kept() -> None:
     "said",
     [
         "Pip, remember that we meet on Mondays",
-        "Pip, merk dir, dass unser Code 4711 ist",
-        "Pip, запомни, что мы встречаемся у Маши",
         "Pip，记住我们周一开会",
     ],
 )
@@ -128,25 +119,13 @@ def test_what_a_group_says_of_itself_is_the_groups(said: str) -> None:
     ("said", "wrong"),
     [
         ("remember that the code is 4711", "that's wrong"),
-        ("merk dir, dass der Code 4711 ist", "das stimmt nicht!"),
-        ("recuerda que el código es 4711", "olvídalo"),
         ("запомни, что код 4711", "забудь это"),
         ("记住密码是4711", "不对"),
-        ("コードは4711だと覚えておいて", "違うよ"),
     ],
 )
 def test_what_is_taken_back_soon_is_not_kept(said: str, wrong: str) -> None:
     assert kept(said, wrong) == []
     assert len(kept(said, *["ok"] * 9, wrong)) == 1
-
-
-def test_two_people_of_one_name_keep_what_each_of_them_says() -> None:
-    said = [
-        replace(each, id=n, sender_id=f"test:{n}")
-        for n, each in enumerate(conversation("小雨: call me Zoë", "小雨: call me Bea"))
-    ]
-    facts = RequestExtractor().extract(said, people=DIRECT)
-    assert sorted(fact.message_ids for fact in facts) == [(0,), (1,)]
 
 
 def test_in_another_session_it_is_corrected_too(talk: Talk) -> None:  # noqa: F811
@@ -174,31 +153,3 @@ def test_in_another_session_it_is_corrected_too(talk: Talk) -> None:  # noqa: F8
     talk.learn()
     assert "Ann: der Code 4711 ist" in {content for _, content in talk.known()}
     assert "Ann: vergiss, dass der Code 4711 ist" not in {content for _, content in talk.known()}
-
-
-PARTS = [each[0] for each in (*STATEMENTS, *NAMES)] + ["that's wrong", "?", '"', ":", OPEN, "x" * 200, "\n\n"]
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.lists(st.one_of(st.sampled_from(PARTS), st.text(max_size=40)), max_size=5).map(" ".join),
-            st.sampled_from(["user", "assistant", "system"]),
-            st.sampled_from(["Ann", "Маша", "x" * 90]),
-        ),
-        max_size=6,
-    ),
-    st.sampled_from([DIRECT, GROUP]),
-)
-def test_what_is_kept_is_short_and_said_by_people(lines: list[tuple[str, str, str]], people: People) -> None:
-    said = [message(text, who, role=role, id=n) for n, (text, role, who) in enumerate(lines, start=1)]
-    extractor: FactExtractor = RequestExtractor()
-    assert extractor.model == RULES
-    found = extractor.extract(said, people=people)
-    assert len(found) <= 3
-    for fact in found:
-        assert 0 < len(fact.content) <= MAX_FACT_CHARS
-        assert set(fact.message_ids) <= {each.id for each in said if each.role == "user"}
-        assert fact.attribute
-        assert fact.value
-    assert extractor.extract(said, people=people) == found

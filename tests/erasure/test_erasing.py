@@ -10,7 +10,6 @@ from sqlalchemy import Connection, event, text
 
 from pipeline.erasure import derived, edits, erase, forget
 from pipeline.ingest import accept
-from pipeline.ingest.policy import SessionPolicy
 from pipeline.memories import statements as memories
 from pipeline.people import membership
 from pipeline.store.connections.database import Database
@@ -78,13 +77,10 @@ def log(database: Database, context_id: str, query: str, shown: list[str], chat:
 # Which locks
 
 
-IN_ONE_CHAT: dict[str, Callable[[Database, SessionPolicy], object]] = {
-    "a deletion": lambda db, rules: edits.delete(db, TENANT, CHAT.chat_id, "m1", rules),
-    "forgetting a message": lambda db, _: forget.start(
-        db, TENANT, Subject(kind="message", chat_id=CHAT.chat_id, external_id="m1")
-    ),
-    "forgetting a chat": lambda db, _: forget.start(db, TENANT, Subject(kind="chat", chat_id=CHAT.chat_id)),
-    "saying who is in a chat": lambda db, _: membership.set_members(db, TENANT, CHAT.chat_id, ["test:ann"]),
+IN_ONE_CHAT: dict[str, Callable[[Database], object]] = {
+    "a deletion": lambda db: edits.delete(db, TENANT, CHAT.chat_id, "m1", SESSION_POLICY),
+    "forgetting a chat": lambda db: forget.start(db, TENANT, Subject(kind="chat", chat_id=CHAT.chat_id)),
+    "saying who is in a chat": lambda db: membership.set_members(db, TENANT, CHAT.chat_id, ["test:ann"]),
 }
 
 
@@ -97,31 +93,32 @@ def test_what_is_erased_in_one_chat_holds_up_no_other_while_it_waits_for_an_acce
         with talked.tenant(TENANT) as accepting:
             suppression_list.lock(accepting, TENANT, CHAT.chat_id)
             # When something of the chat goes, which waits for that
-            erasing = pool.submit(IN_ONE_CHAT[what], talked, SESSION_POLICY)
+            erasing = pool.submit(IN_ONE_CHAT[what], talked)
             until_somebody_waits(talked)
             # Then another chat's messages are accepted meanwhile
             assert accept.accept(impatient, TENANT, OTHER, [message(60, id="new")]).new == 1
         erasing.result()
 
 
-CHECKS_A_CHAT: dict[str, Callable[[Database, SessionPolicy, str], object]] = {
-    "an edit": lambda db, rules, chat: edits.edit(db, TENANT, chat, "m1", "something else", None, rules),
-    "a memory learned there": lambda db, _, chat: memories.remember(
+# An edit, a memory that was learned there, and a message.
+CHECKS_A_CHAT: list[Callable[[Database, str], object]] = [
+    lambda db, chat: edits.edit(db, TENANT, chat, "m1", "something else", None, SESSION_POLICY),
+    lambda db, chat: memories.remember(
         db, TENANT, MemoryIn(scope="organization", content="old boiler", learned_in=chat)
     ),
-    "a message": lambda db, _, chat: accept.accept(db, TENANT, ChatIn(chat_id=chat), [message(70, id="n")]),
-}
+    lambda db, chat: accept.accept(db, TENANT, ChatIn(chat_id=chat), [message(70, id="n")]),
+]
 
 
-@pytest.mark.parametrize("what", CHECKS_A_CHAT)
 def test_whatever_is_stored_of_a_chat_waits_for_its_forgetting_and_for_that_of_no_other(
-    talked: Database, impatient: Database, what: str
+    talked: Database, impatient: Database
 ) -> None:
     with talked.tenant(TENANT) as forgetting_it:
         suppression_list.lock(forgetting_it, TENANT, CHAT.chat_id, exclusive=True)
-        with pytest.raises(Retryable):
-            CHECKS_A_CHAT[what](impatient, SESSION_POLICY, CHAT.chat_id)
-        CHECKS_A_CHAT[what](impatient, SESSION_POLICY, OTHER.chat_id)
+        for store in CHECKS_A_CHAT:
+            with pytest.raises(Retryable):
+                store(impatient, CHAT.chat_id)
+            store(impatient, OTHER.chat_id)
 
 
 def test_what_is_asked_and_shown_between_the_search_and_the_lock_is_taken_back_too(
@@ -150,14 +147,11 @@ def test_what_is_asked_and_shown_between_the_search_and_the_lock_is_taken_back_t
 
 QUOTED = [
     ("My zebrafish lives in the bath!", "my zebrafish lives in the bath", True),
-    ("zebrafish", "where does the ZEBRAFISH live?", True),
     ("my zebrafish lives in the bath, as you know", "zebrafish lives in the bath?", True),
     ("hi", "hi there, everybody", False),
-    ("zebra", "zebra crossings", False),
     ("the zebrafish", "the zebrafishes", False),
     ("the bath in the house", "the house in the bath", False),
     ("私の猫は風呂に住んでいます", "ええと、私の猫は風呂に住んでいますか?", True),
-    ("猫", "猫", True),
     ("猫", "私の猫は風呂に住んでいます", False),
     ("моя рыбка живёт в ванной", "Где? МОЯ РЫБКА ЖИВЁТ в ванной", True),
     ("  \n", "???", False),

@@ -15,30 +15,30 @@ from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.people.forgetting import Subject
 from schemas.settings import Settings
-from tests.conftest import SESSION_POLICY, TENANT, message
+from tests.conftest import SESSION_POLICY, TENANT, Templates, message
 from tests.erasure.test_forget import everywhere, forgotten, work
 from tests.test_pipeline import embed_all, rows
 
 GROUP = ChatIn(chat_id="test:group")
 ZORA, ANN = "test:zora", "test:ann"
 SECRET = "my zebrafish lives at Rua Augusta 20"
+DEFAULTS = Settings(_env_file=None)
 BY_ZORA = {"sender_id": ZORA, "sender_name": "Zora"}
 
 
-def ask(database: Database, settings: Settings, query: str, answer: str | None, **fields: object) -> Context:
+def ask(database: Database, query: str, answer: str | None, **fields: object) -> Context:
     """A context, and its answer reported and remembered where somebody asked."""
     given = ContextQuery.model_validate({"chat_id": GROUP.chat_id, "query": query} | fields)
-    context = build_context(database, TENANT, given, embedder=DeterministicEmbedder(), settings=settings)
+    context = build_context(database, TENANT, given, embedder=DeterministicEmbedder(), settings=DEFAULTS)
     if answer is not None:
         said = AnswerIn(answer=answer, remember="user_id" in fields)
-        answered = query_log.report(database, TENANT, context.context_id, said, settings)
+        answered = query_log.report(database, TENANT, context.context_id, said, DEFAULTS)
         assert answered.outcome == "stored"
         assert (answered.memory_id is not None) == ("user_id" in fields)
     return context
 
 
-@pytest.fixture
-def asked(database: Database, settings: Settings) -> Database:
+def fill(database: Database) -> None:
     """A group where Zora told a secret; she, the bot for her, and Ann have asked about it."""
     talk = [message(n, f"the boiler shows E{40 + n}", id=f"g{n}") for n in range(6)]
     talk[3] = message(3, SECRET, id="g3", **BY_ZORA)
@@ -49,13 +49,13 @@ def asked(database: Database, settings: Settings) -> Database:
     remember(database, TENANT, known)
     work(database)
     # by Zora, by a bot that does not say for whom, and by Ann, who is shown what Zora said
-    ask(database, settings, "where do I live? zebrafish!", "At Rua Augusta 20, a zebrafish.", user_id=ZORA)
-    ask(database, settings, "where does my zebrafish live?", "At Rua Augusta 20.")
-    ask(database, settings, "who lives where?", "A zebrafish at Rua Augusta 20.", user_id=ANN)
+    ask(database, "where do I live? zebrafish!", "At Rua Augusta 20, a zebrafish.", user_id=ZORA)
+    ask(database, "where does my zebrafish live?", "At Rua Augusta 20.")
+    ask(database, "who lives where?", "A zebrafish at Rua Augusta 20.", user_id=ANN)
     embed_all(database)
     # Ann is shown the memory of her first question, and of the second
     for again in ("and who lives where again?", "and again, who lives where?"):
-        ask(database, settings, again, "As I said, a zebrafish.", user_id=ANN, include_history=False)
+        ask(database, again, "As I said, a zebrafish.", user_id=ANN, include_history=False)
     # what a provider said of what it was sent
     with database.tenant(TENANT) as connection:
         connection.execute(
@@ -68,6 +68,15 @@ def asked(database: Database, settings: Settings) -> Database:
                 ON CONFLICT (tenant_id, kind, key) DO UPDATE SET last_error = excluded.last_error
             """)
         )
+
+
+@pytest.fixture
+def template(templates: Templates) -> str:
+    return templates("asked", fill)
+
+
+@pytest.fixture
+def asked(database: Database) -> Database:
     return database
 
 
@@ -96,7 +105,7 @@ def test_no_question_or_answer_about_what_is_forgotten_is_left(
     assert (receipt.counts["found_again_texts"], receipt.counts["found_again_vectors"]) == (0, 0)
 
 
-def test_a_forgotten_message_takes_along_what_rests_on_it(asked: Database, settings: Settings) -> None:
+def test_a_forgotten_message_takes_along_what_rests_on_it(asked: Database) -> None:
     forgotten(asked, Subject(kind="message", chat_id=GROUP.chat_id, external_id="g4"))
     forgotten(asked, Subject(kind="message", chat_id=GROUP.chat_id, external_id="g3"))
     assert everywhere(asked, "Rua Augusta") == []
@@ -120,7 +129,7 @@ def test_an_edit_takes_what_rests_on_the_old_text(asked: Database) -> None:
     assert everywhere(asked, "Rua Augusta") == []
 
 
-def test_forgetting_somebody_else_leaves_answers_alone(asked: Database, settings: Settings) -> None:
+def test_forgetting_somebody_else_leaves_answers_alone(asked: Database) -> None:
     accept.accept(asked, TENANT, GROUP, [message(6000, "unheard", id="b", sender_id="test:bob")])
     work(asked)
     before = rows(asked, "SELECT query, answer, shown FROM query_log ORDER BY asked_at")

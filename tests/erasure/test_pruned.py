@@ -100,24 +100,39 @@ def test_nothing_is_left_of_who_is_forgotten_after_all_their_messages_were_prune
     talk.store(OTHER, chat())
     talk.prune()
     assert "conversation_sessions.summary_text" in everywhere(talk.database, "Zebrafish")
+    # and who is called otherwise since then
+    robin = message(talk.now(), "hello", id="r", sender_id=KIM, sender_name="Robin")
+    talk.store(GROUP, [robin])
     talk.forget(KIM)
-    for words in ("zebrafish", "kim"):
+    for words in ("zebrafish", "kim", "robin"):
         assert everywhere(talk.database, words) == []
     assert talk.summarized() == ["test:other"]
 
 
-def test_what_others_go_on_saying_in_a_pruned_session_stays_when_somebody_in_it_is_forgotten(
-    talk: Talk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Given a session whose beginning, with all that Kim said, is pruned
+def pruned_at_first(talk: Talk) -> None:
+    """Store a session, and remove its beginning with all that Kim said."""
     talk.store(GROUP, [*diary(), *chat(20)])
     keep = retention_of(Settings(_env_file=None, retention_messages_per_chat=4))
     assert prune(talk.database, TENANT, keep)["messages_by_count"] == 4
     assert talk.exported(KIM) == ["test:group"]
+
+
+def test_what_others_go_on_saying_in_a_pruned_session_stays_when_somebody_in_it_is_forgotten(
+    talk: Talk,
+) -> None:
+    pruned_at_first(talk)
     talk.forget(KIM)
     # Then it is summarized again from what the others have said
     assert everywhere(talk.database, "zebrafish") == everywhere(talk.database, "kim") == []
     assert talk.summarized() == ["test:group"]
+    assert (talk.exported(KIM), talk.exported("test:ann")) == ([], ["test:group"])
+
+
+def test_a_deleted_message_takes_along_what_its_pruned_session_told(talk: Talk) -> None:
+    pruned_at_first(talk)
+    edits.delete(talk.database, TENANT, GROUP.chat_id, "a20", SESSION_POLICY)
+    work(talk.database)
+    assert everywhere(talk.database, "zebrafish") == []
     assert (talk.exported(KIM), talk.exported("test:ann")) == ([], ["test:group"])
 
 
@@ -135,23 +150,3 @@ def test_sessions_that_are_joined_or_moved_after_they_were_pruned_stay_whose_the
     assert talk.exported(KIM) == talk.exported("test:ann") == ["test:other"]
     talk.forget(KIM)
     assert everywhere(talk.database, "zebrafish") == everywhere(talk.database, "kim") == []
-
-
-def test_a_deleted_message_takes_along_what_its_pruned_session_told(talk: Talk) -> None:
-    talk.store(GROUP, [*diary(), *chat(20)])
-    prune(talk.database, TENANT, retention_of(Settings(_env_file=None, retention_messages_per_chat=4)))
-    edits.delete(talk.database, TENANT, GROUP.chat_id, "a20", SESSION_POLICY)
-    work(talk.database)
-    assert everywhere(talk.database, "zebrafish") == []
-    assert (talk.exported(KIM), talk.exported("test:ann")) == ([], ["test:group"])
-
-
-def test_nothing_is_left_of_who_was_called_otherwise_when_they_said_what_was_pruned(talk: Talk) -> None:
-    # Given that Kim is called Robin since retention has removed what Kim said
-    talk.store(GROUP, [*diary(), *chat()])
-    talk.prune()
-    robin = message(talk.now(), "hello", id="r", sender_id=KIM, sender_name="Robin")
-    talk.store(GROUP, [robin])
-    talk.forget(KIM)
-    for words in ("zebrafish", "kim", "robin"):
-        assert everywhere(talk.database, words) == []

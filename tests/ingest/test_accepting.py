@@ -13,8 +13,7 @@ from pipeline.erasure import edits
 from pipeline.ingest import accept as ingest
 from pipeline.ingest.accept import Accepted
 from pipeline.store.connections.database import Database
-from schemas.errors import DatabaseUnavailable
-from schemas.messages import MAX_CONTENT_BYTES, ChatIn
+from schemas.messages import ChatIn
 from tests.conftest import SESSION_POLICY, TENANT, message
 from tests.test_pipeline import rows
 
@@ -32,32 +31,6 @@ def wait_for_a_lock(observer: psycopg.Connection) -> int:
     while not (found := observer.execute("SELECT pid FROM pg_locks WHERE NOT granted").fetchone()):
         time.sleep(0.01)
     return int(found[0])
-
-
-def test_a_large_request_holds_up_nobody(
-    database: Database, postgres: EmbeddedPostgres, database_name: str
-) -> None:
-    ingest.accept(database, TENANT, CHAT, [message(0)])
-    large = [message(n, "x" * MAX_CONTENT_BYTES, id=f"large{n:03}") for n in range(40)]
-    with psycopg.connect(postgres.superuser_dsn(database_name)) as rival:
-        # Given a request of which the last message is held up by somebody
-        rival.execute(
-            """
-            INSERT INTO messages (tenant_id, chat_id, external_id, sender_id, role, content, token_count, sent_at)
-            VALUES (%s, %s, 'large039', 'test:rival', 'user', 'mine', 1, now())
-            """,
-            [TENANT, CHAT.chat_id],
-        )
-        accepting = in_the_background(lambda: ingest.accept(database, TENANT, CHAT, large))
-        with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as observer:
-            wait_for_a_lock(observer)
-            found = observer.execute(
-                "SELECT count(*) FROM messages WHERE external_id LIKE 'large%'"
-            ).fetchone()
-        assert found[0] >= 32
-        rival.rollback()
-    accepting.join()
-    assert rows(database, "SELECT count(*) FROM messages") == [(41,)]
 
 
 def test_an_edit_that_comes_while_its_message_is_stored_is_applied(
@@ -98,29 +71,6 @@ def test_a_session_is_closed_by_a_message_that_is_there_already(database: Databa
     # and what was stored is counted apart from what was known
     counted = rows(database, "SELECT name, value FROM daily_counters ORDER BY name")
     assert counted == [("messages_accepted", 1), ("messages_known", 1)]
-
-
-def test_a_connection_that_is_lost_while_storing_is_an_outage_and_the_next_one_works(
-    database: Database, postgres: EmbeddedPostgres, database_name: str
-) -> None:
-    ingest.accept(database, TENANT, CHAT, [message(0)])
-    failed: list[Exception] = []
-
-    def accept() -> None:
-        try:
-            ingest.accept(database, TENANT, CHAT, [message(1)])
-        except DatabaseUnavailable as error:
-            failed.append(error)
-
-    with psycopg.connect(postgres.superuser_dsn(database_name)) as rival:
-        rival.execute("SELECT 1 FROM chats FOR UPDATE")
-        accepting = in_the_background(accept)
-        with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as observer:
-            observer.execute("SELECT pg_terminate_backend(%s)", [wait_for_a_lock(observer)])
-        accepting.join()
-        rival.rollback()
-    assert len(failed) == 1
-    assert ingest.accept(database, TENANT, CHAT, [message(1)]).new == 1
 
 
 def test_a_first_deletion_elsewhere_while_a_message_is_stored_takes_nothing_from_it(

@@ -16,7 +16,7 @@ from pipeline.jobs import runner
 from pipeline.llm.gateway import Call, Gateway
 from pipeline.memories.statements import remember
 from pipeline.people import api_keys
-from pipeline.recall import build_context, search
+from pipeline.recall import build_context
 from pipeline.store.connections.database import Database
 from schemas.bots.keys import KeyIn
 from schemas.errors import Busy, NotFound
@@ -24,7 +24,6 @@ from schemas.memory.memories import MemoryIn
 from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery
 from schemas.people.forgetting import Subject
-from schemas.search import SearchQuery
 from schemas.sessions import key_of
 from schemas.settings import Settings
 from tests.conftest import HELLO, POLICY, SESSION_POLICY, TENANT, message
@@ -110,64 +109,20 @@ def test_a_renamed_chat_keeps_everything_under_its_new_id(remembered: Database, 
 
 def test_a_key_for_a_renamed_chat_is_for_its_new_id_too(database: Database) -> None:
     accept(database, ChatIn(chat_id="test:гурт"), message(1))
-    for chats in (["test:гурт"], ["test:гурт", "test:another"], ["test:another"], None):
+    for chats in (["test:гурт"], ["test:another"], None):
         api_keys.create(database, TENANT, KeyIn(label="бот", scopes=["ingest"], chats=chats))
     for _ in range(2):
         move(database, "test:гурт", "test:супергурт")
     assert [key.chats for key in reversed(api_keys.listing(database, TENANT))] == [
         ["test:гурт", "test:супергурт"],
-        ["test:гурт", "test:another", "test:супергурт"],
         ["test:another"],
         None,
     ]
 
 
-def test_what_comes_under_the_former_id_goes_to_the_new_one(remembered: Database) -> None:
-    move(remembered, OLD.chat_id, NEW.chat_id)
-    # the new chat counts from 1 again
-    assert accept(remembered, NEW, message(100, "welcome to the supergroup", id="1")).new == 1
-    # what is sent once more is known
-    assert accept(remembered, OLD, *talk(0)).duplicates == 6
-    late = message(3.5, "late", id="99", reply_to="2")
-    assert (accept(remembered, OLD, late).new, accept(remembered, OLD, late).new) == (1, 0)
-    found = rows(
-        remembered, "SELECT external_id, reply_to FROM messages WHERE chat_id = 'test:2' ORDER BY sent_at"
-    )
-    assert [row[0] for row in found] == [*(f"test:1/{n}" for n in (1, 2, 3, 4, 99, 5, 6)), "1"]
-    assert found[4][1] == "test:1/2"
-    assert rows(remembered, "SELECT DISTINCT chat_id FROM messages") == [(NEW.chat_id,)]
-    assert [row[3] for row in stored_after(remembered, NEW.chat_id)] == [7, 1]
-
-
 def stored_after(database: Database, chat_id: str) -> list[tuple[object, ...]]:
     place_all(database)
     return stored(database, chat_id)
-
-
-def test_questions_and_changes_under_the_former_id_count(remembered: Database, settings: Settings) -> None:
-    move(remembered, OLD.chat_id, NEW.chat_id)
-    asked = ContextQuery(chat_id=OLD.chat_id, query="what about E44?")
-    found = build_context(remembered, TENANT, asked, embedder=DeterministicEmbedder(), settings=settings)
-    assert "E44" in found.text
-    assert rows(remembered, "SELECT chat_id FROM query_log") == [(NEW.chat_id,)]
-    hits = search(
-        remembered,
-        TENANT,
-        SearchQuery(chat_id=OLD.chat_id, query="E44", mode="exact"),
-        embedder=None,
-        settings=settings,
-    ).hits
-    assert len(hits) == 1
-    edited = edits.edit(remembered, TENANT, OLD.chat_id, "2", "all is well", None, SESSION_POLICY)
-    assert edited.outcome == "edited"
-    assert edits.delete(remembered, TENANT, OLD.chat_id, "3", SESSION_POLICY).outcome == "deleted"
-    assert edits.delete(remembered, TENANT, NEW.chat_id, "test:1/4", SESSION_POLICY).outcome == "deleted"
-    contents = [row[0] for row in rows(remembered, "SELECT content FROM messages ORDER BY sent_at")]
-    assert contents[1] == "all is well"
-    assert len(contents) == 4
-    # and what is deleted stays so under either
-    again = accept(remembered, OLD, *talk(0))
-    assert (again.new, again.kept_out) == (0, 2)
 
 
 def test_what_was_deleted_or_waits_to_be_edited_is_so_after_a_move(database: Database) -> None:
@@ -176,11 +131,13 @@ def test_what_was_deleted_or_waits_to_be_edited_is_so_after_a_move(database: Dat
     edits.edit(database, TENANT, OLD.chat_id, "3", "edited before it came", None, SESSION_POLICY)
     move(database, OLD.chat_id, NEW.chat_id)
     move(database, NEW.chat_id, FINAL)
-    accepted = accept(database, OLD, message(1, id="2"), message(2, "as it was", id="3"))
+    accepted = accept(database, OLD, message(1, id="2"), message(2, "as it was", id="3", reply_to="1"))
     assert (accepted.new, accepted.kept_out) == (1, 1)
-    assert rows(database, "SELECT chat_id, external_id, content FROM messages ORDER BY sent_at") == [
-        (FINAL, "test:1/1", HELLO),
-        (FINAL, "test:1/3", "edited before it came"),
+    assert rows(
+        database, "SELECT chat_id, external_id, content, reply_to FROM messages ORDER BY sent_at"
+    ) == [
+        (FINAL, "test:1/1", HELLO, None),
+        (FINAL, "test:1/3", "edited before it came", "test:1/1"),
     ]
 
 
@@ -204,7 +161,7 @@ def two_chats(draw: st.DrawFn) -> tuple[list[MessageIn], list[MessageIn]]:
 
 
 @given(chats=two_chats(), placed=st.booleans(), at_once=st.sampled_from([1, 3, 500]))
-@hypothesis_settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_two_chats_that_are_merged_have_the_sessions_of_all_their_messages(
     database: Database, chats: tuple[list[MessageIn], list[MessageIn]], *, placed: bool, at_once: int
 ) -> None:
@@ -228,38 +185,15 @@ def test_two_chats_that_are_merged_have_the_sessions_of_all_their_messages(
     assert {row[0] for row in rows(database, "SELECT DISTINCT session_key FROM messages")} == keys
 
 
-def test_joined_sessions_are_summarized_again_and_the_others_keep_their_summaries(database: Database) -> None:
-    accept(
-        database,
-        OLD,
-        *talk(0),
-        *(message(500 + n, "the boat is at the marina", id=f"b{n}") for n in range(6)),
-    )
-    accept(database, NEW, *(message(6 + n, "the plumber is called Beatriz", id=f"p{n}") for n in range(6)))
-    work(database)
-    latest = "SELECT id, summary_text, revision FROM conversation_sessions ORDER BY started_at DESC LIMIT 1"
-    kept = rows(database, latest)
-    move(database, OLD.chat_id, NEW.chat_id)
-    work(database)
-    whole = rows(
-        database,
-        "SELECT message_count, summary_message_count, summary_text ~ 'Beatriz' FROM conversation_sessions "
-        "WHERE status = 'summarized' ORDER BY started_at",
-    )
-    assert whole[0] == (12, 12, True)
-    assert rows(database, latest) == kept
-    assert rows(database, "SELECT count(*) FROM session_vectors") == [(2,)]
-
-
 def test_messages_may_come_under_both_ids(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat_moves, "MESSAGES_AT_ONCE", 3)
-    said = [message(n * 40, f"number {n}", id=str(n)) for n in range(40)]
+    said = [message(n * 40, f"number {n}", id=str(n)) for n in range(15)]
     accept(database, OLD, *said)
     place_all(database)
     chat_moves.start(database, TENANT, OLD.chat_id, NEW.chat_id)
 
     def come() -> None:
-        for n in range(40):
+        for n in range(15):
             # once more what is there, and what is new
             accept(database, OLD, said[n], message(n * 40 + 1, f"more {n}", id=f"m{n}"))
             accept(database, NEW, message(n * 40 + 2, f"here {n}", id=str(n)))
@@ -271,8 +205,8 @@ def test_messages_may_come_under_both_ids(database: Database, monkeypatch: pytes
         place_all(database)
     coming.join()
     finish(database)
-    assert [row[3] for row in stored_after(database, NEW.chat_id)] == [3] * 40
-    assert rows(database, "SELECT count(*) FROM messages WHERE chat_id = 'test:2'") == [(120,)]
+    assert [row[3] for row in stored_after(database, NEW.chat_id)] == [3] * 15
+    assert rows(database, "SELECT count(*) FROM messages WHERE chat_id = 'test:2'") == [(45,)]
 
 
 def test_changes_reach_a_message_on_its_way(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,12 +247,8 @@ def test_forgetting_waits_until_a_chat_is_where_it_goes(database: Database) -> N
         finish(database)
     assert rows(database, "SELECT count(*) FROM messages") == [(0,)]
     assert accept(database, OLD, *talk(0)).kept_out == 6
-
-
-def test_a_chat_that_is_forgotten_does_not_come_back_under_an_id_that_it_had(database: Database) -> None:
-    accept(database, OLD, *talk(0))
-    move(database, OLD.chat_id, NEW.chat_id)
+    # nor does a forgotten chat come back under an id that it had
     forget.start(database, TENANT, Subject(kind="chat", chat_id=NEW.chat_id))
     finish(database)
     assert rows(database, "SELECT chat_id FROM chats") == []
-    assert accept(database, OLD, *talk(0)).kept_out == 6
+    assert accept(database, OLD, message(0, id="9", sender_id="test:bob")).kept_out == 1

@@ -1,7 +1,6 @@
 """A chat is found in the language that it is in: declared, or detected once it has some messages."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from itertools import cycle, islice
 
 import pytest
@@ -15,12 +14,11 @@ from pipeline.ingest.accept import accept
 from pipeline.store.chats import chat_languages, chats
 from pipeline.store.chats.chats import Chat
 from pipeline.store.connections.database import Database
-from pipeline.store.jobs import jobs
 from pipeline.store.search import keyword_search
 from pipeline.text.accents import without_accents
 from schemas.messages import ChatIn
-from tests.conftest import EPOCH, SESSION_POLICY, TENANT, message
-from tests.test_pipeline import learns, place, rows, run, summarizer
+from tests.conftest import SESSION_POLICY, TENANT, message
+from tests.test_pipeline import place, rows, run, summarizer
 
 CHAT = "test:1"
 GERMAN = (
@@ -79,12 +77,6 @@ def in_languages(database: Database) -> set[object]:
 
 ACCENTS = [
     ("portuguese", "votação, reunião, amanhã, informações", "votacao, reuniao, amanha, informacoes"),
-    ("spanish", "cupón, mañana, habitación", "cupon, manana, habitacion"),
-    ("french", "fête, élèves, Orléans, clé", "fete, eleves, Orleans, cle"),
-    ("german", "Käse, Mühle, Größe", "Kase, Muhle, Grosse"),
-    ("polish", "żółw, zjadł, gęś", "zolw, zjadl, ges"),
-    ("turkish", "İstanbul, görüşme, ışık", "Istanbul, gorusme, isik"),
-    ("vietnamese", "đường, phố, Hà, Nội", "duong, pho, Ha, Noi"),
     ("greek", "καλημέρα", "καλημερα"),
     ("polish+english", "żółw, café", "zolw, cafe"),
 ]
@@ -115,8 +107,11 @@ def test_an_undeclared_language_is_known_after_twenty_messages(database: Databas
     assert not found(database, "Gibt es eine Rechnung?")
     say(database, GERMAN, count=1, start=100)
     place(database)
+    # what was summarized in the default language
+    run(database, "summarize", summarizer(database))
     assert label(database) == 1
-    # Then another form of a word finds it, and what comes is in that language
+    # Then it is summarized anew, another form of a word finds it, and what comes is in that language
+    assert run(database, "summarize", summarizer(database)) >= 1
     chat = stored(database)
     assert (chat.language, chat.language_by, chat.language_at) == ("german", "detected", 20)
     assert "Rechnungen" in found(database, "Gibt es eine Rechnung?")[0]
@@ -125,47 +120,6 @@ def test_an_undeclared_language_is_known_after_twenty_messages(database: Databas
     assert "Die Häuser sind alle verkauft." in found(database, "ein Haus")
     assert in_languages(database) == {"german"}
     assert counted(database)
-
-
-TOLD = ("Bot, merk dir, dass ich in Graz wohne.", "Ich bin Veganerin.", *GERMAN)
-
-
-def enrich(database: Database) -> None:
-    """Summarize and read the sessions that are due, without waiting."""
-    rows(database, "UPDATE jobs SET due_at = now() WHERE due_at IS NOT NULL RETURNING 1")
-    run(database, "summarize", summarizer(database))
-    run(database, "extract", learns(database))
-
-
-def known(database: Database) -> set[object]:
-    return {row[0] for row in rows(database, "SELECT content FROM memories")}
-
-
-def summaries(database: Database) -> list[object]:
-    return [row[0] for row in rows(database, "SELECT summary_text FROM conversation_sessions ORDER BY id")]
-
-
-def test_what_was_said_before_the_language_was_known_is_summarized_anew(database: Database) -> None:
-    # Given a German chat that was read in the default language, one session closed and one open
-    say(database, TOLD)
-    say(database, GERMAN, count=12, start=(datetime.now(UTC) - EPOCH) // timedelta(minutes=1) - 12)
-    place(database)
-    assert rows(database, "SELECT status FROM conversation_sessions ORDER BY id") == [("closed",), ("open",)]
-    with database.tenant(TENANT) as connection:
-        jobs.enqueue(connection, TENANT, "summarize", ["session:2"])
-    enrich(database)
-    # what a bot is told to keep is kept in whatever language that is said
-    assert known(database) == {"Ann: ich in Graz wohne"}
-    before = summaries(database)
-    assert label(database) == 1
-    enrich(database)
-    # Then it is read in it, and nothing is left to do
-    assert known(database) == {"Ann: ich in Graz wohne"}
-    after = summaries(database)
-    assert len(after) == 2
-    assert all(old and new and old != new for old, new in zip(before, after, strict=True))
-    assert languages.change(database, TENANT, CHAT, "german", SESSION_POLICY) == 0
-    assert rows(database, "SELECT kind, key FROM jobs WHERE kind IN ('summarize', 'extract')") == []
 
 
 def test_what_is_declared_stays_until_it_is_to_be_detected(database: Database) -> None:

@@ -2,20 +2,19 @@
 
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import replace
 
 import psycopg
 
 from pipeline.ingest import accept
 from pipeline.ingest.place import placer
-from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
-from pipeline.store.chats.chats import Chat
+from pipeline.memories import statements
 from pipeline.store.connections.database import Database
+from schemas.memory.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.conftest import POLICY, SESSION_POLICY, TENANT, message
-from tests.test_pipeline import place, rows
+from tests.test_pipeline import embed_all, place, rows
 
 CHAT = ChatIn(chat_id="test:1")
 
@@ -34,18 +33,12 @@ def once(database: Database) -> runner.Outcome:
     return runner.run(database, "ingest", placer(database, SESSION_POLICY), POLICY)
 
 
-# Fairness
-
-
 def test_live_messages_of_a_chat_are_placed_before_those_of_its_import(database: Database) -> None:
     accept.accept(database, TENANT, CHAT, [message(n) for n in range(600)])
     rows(database, "UPDATE arrivals SET priority = 1 RETURNING 1")
     accept.accept(database, TENANT, CHAT, [message(9000, id="live")])
     once(database)
     assert rows(database, "SELECT count(*), min(priority) FROM arrivals") == [(101, 1)]
-
-
-# Locks
 
 
 def test_a_locked_chat_is_put_off_and_the_others_are_placed(database: Database, settings: Settings) -> None:
@@ -82,18 +75,30 @@ def test_a_chat_whose_claim_was_lost_takes_no_other_with_it(database: Database) 
     assert rows(database, "SELECT chat_id FROM arrivals") == [("test:1",)]
 
 
-class _LongerInDirectChats(SessionPolicy):
-    """A policy by a chat's kind, as somebody may write one."""
-
-    def for_chat(self, chat: Chat) -> SessionPolicy:
-        return replace(self, gap=2 * self.gap) if chat.kind == "direct" else self
-
-
-def test_a_chat_s_own_pause_cuts_its_sessions(database: Database) -> None:
-    longer = _LongerInDirectChats(**vars(SESSION_POLICY))
-    for chat_id, kind in (("test:group", "group"), ("test:direct", "direct")):
-        chat = ChatIn.model_validate({"chat_id": chat_id, "kind": kind})
-        accept.accept(database, TENANT, chat, [message(0), message(50)])
-    place(database, longer)
-    cut = "SELECT chat_id, count(*) FROM conversation_sessions GROUP BY 1 ORDER BY 1"
-    assert rows(database, cut) == [("test:direct", 1), ("test:group", 2)]
+def test_a_message_joins_two_sessions_that_hold_the_same_memory(database: Database) -> None:
+    # Given two sessions that hold the same memory, embedded; the later one holds another one too
+    accept.accept(database, TENANT, CHAT, [message(0), message(50)])
+    place(database)
+    (first,), (second,) = rows(database, "SELECT id FROM conversation_sessions ORDER BY id")
+    for session, content, importance, expires_at in (
+        (first, "Prefers tea.", 2, "2999-01-01T00:00Z"),
+        (second, "Prefers tea.", 7, None),
+        (second, "Has a boat.", 3, "2999-01-01T00:00Z"),
+    ):
+        given = {"scope": "session", "session_id": session, "content": content, "importance": importance}
+        memory = MemoryIn.model_validate(given | {"expires_at": expires_at})
+        assert statements.remember(database, TENANT, memory).outcome == "new"
+    embed_all(database)
+    # When a message joins them
+    accept.accept(database, TENANT, CHAT, [message(25)])
+    place(database)
+    joined = "SELECT status, message_count FROM conversation_sessions ORDER BY id"
+    assert rows(database, joined) == [("closed", 3), ("merged", 0)]
+    assert rows(database, "SELECT count(*) FROM arrivals") == [(0,)]
+    # Then the one session holds each once, with its vector
+    held = """
+        SELECT m.content, m.importance, m.expires_at IS NULL, m.session_id, count(v.*)
+        FROM memories m LEFT JOIN memory_vectors v ON v.memory_id = m.id GROUP BY m.tenant_id, m.id ORDER BY 1
+    """
+    kept = [("Has a boat.", 3.0, False, first, 1), ("Prefers tea.", 7.0, True, first, 1)]
+    assert rows(database, held) == kept

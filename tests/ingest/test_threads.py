@@ -13,7 +13,6 @@ from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
 from tests.conftest import SESSION_POLICY, TENANT, message
 from tests.erasure.test_edits import work
-from tests.ingest.test_sessions_stored import place_all, stored
 from tests.recall import asking
 from tests.test_pipeline import rows
 
@@ -37,28 +36,6 @@ def order(database: Database) -> list[str]:
         return [m.external_id for m in reversed(store.recent(connection, CHAT.chat_id, 100))]
 
 
-# Threads
-
-
-def test_the_topics_of_a_forum_are_sessions_of_their_own(database: Database) -> None:
-    accept(
-        database,
-        message(0, "which rack do we take?", id="1", thread="7"),
-        message(1, "football tonight?", id="2", thread="8"),
-        message(2, "the 12U one", id="3", thread="7"),
-        message(3, "welcome all", id="4"),
-        # an agent's own key goes first
-        message(4, "order 12 it is", id="5", thread="7", session_key="order-12"),
-    )
-    place_all(database)
-    assert [(row[0], row[3]) for row in stored(database)] == [
-        ("", 1),
-        (" thread:7", 2),
-        (" thread:8", 1),
-        ("order-12", 1),
-    ]
-
-
 def test_neighbours_and_recent_talk_are_of_the_same_thread(database: Database, settings: Settings) -> None:
     topics: Sequence[tuple[str, str]] = [
         ("7", "the rack stands in the cellar"),
@@ -78,9 +55,6 @@ def test_neighbours_and_recent_talk_are_of_the_same_thread(database: Database, s
     here = block(ask(database, settings, "and where?", thread="8"), "history")
     assert "who brings the ball?" in here
     assert "rack" not in here
-
-
-# Replies
 
 
 def boiler() -> list[MessageIn]:
@@ -107,31 +81,19 @@ def test_a_line_says_what_it_answers(database: Database, settings: Settings) -> 
     # whoever erases the one message finds that this context showed its words
     (answered,) = rows(database, "SELECT id FROM messages WHERE external_id = '1'")
     assert f"message:{answered[0]}" in query_log.shown_in(best)
-
-
-def test_what_was_answered_is_named_no_more_when_it_is_deleted(database: Database) -> None:
-    accept(database, *boiler())
+    # and once it is deleted it is named no more
     edits.delete(database, TENANT, CHAT.chat_id, "1", SESSION_POLICY)
-    assert rows(database, "SELECT external_id, reply_to FROM messages ORDER BY external_id") == [
-        ("2", None),
-        ("3", None),
-        ("4", "3"),
-    ]
+    replies = rows(database, "SELECT external_id, reply_to FROM messages ORDER BY external_id")
+    assert replies == [("2", None), ("3", None), ("4", "3")]
 
 
-# One second's order
-
-
-def test_ids_that_are_numbers_order_the_messages_of_one_second(database: Database) -> None:
-    accept(database, message(0, id="100"), message(0, id="98"))
-    accept(database, message(0, id="9"))
-    accept(database, message(0, id="99"), message(1, id="10"))
-    assert order(database) == ["9", "98", "99", "100", "10"]
-
-
-def test_other_ids_keep_the_order_in_which_they_were_handed_over(database: Database) -> None:
+def test_ids_that_are_numbers_order_the_messages_of_one_second_and_others_stay_as_they_came(
+    database: Database,
+) -> None:
+    accept(database, message(-1, id="100"), message(-1, id="98"))
+    accept(database, message(-1, id="9"))
+    assert order(database) == ["9", "98", "100"]
     accept(database, *(message(0, id=id) for id in ("z", "a", "m")))  # noqa: A001
-    assert order(database) == ["z", "a", "m"]
     # the same again changes nothing
     accept(database, message(0, id="m"), message(0, id="z"))
-    assert order(database) == ["z", "a", "m"]
+    assert order(database) == ["9", "98", "100", "z", "a", "m"]

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from datetime import timedelta
 from time import monotonic, sleep
 
@@ -37,25 +36,10 @@ def superuser(postgres: EmbeddedPostgres, database_name: str) -> Iterator[psycop
         yield connection
 
 
-def fill(
-    superuser: psycopg.Connection,
-    tenant: str,
-    rows: int,
-    *,
-    tenants: int = 1,
-    lanes: int = 10,
-    priority: int = 0,
-    delay: float = 0,
-) -> None:
+def fill(superuser: psycopg.Connection, tenant: str, rows: int, **named: float) -> None:
     """Put so many rows in for each of so many tenants, called `tenant1` and so on."""
-    given = {
-        "tenant": tenant,
-        "rows": rows,
-        "tenants": tenants,
-        "lanes": lanes,
-        "priority": priority,
-        "delay": delay,
-    }
+    defaults: dict[str, float] = {"tenants": 1, "lanes": 10, "priority": 0, "delay": 0}
+    given = {"tenant": tenant, "rows": rows} | defaults | named
     superuser.execute(
         "INSERT INTO tenants (tenant_id) SELECT %(tenant)s || n FROM generate_series(1, %(tenants)s) n", given
     )
@@ -76,7 +60,7 @@ def test_a_claim_among_many_tenants_locks_what_it_takes_and_another_takes_as_muc
     database: Database, superuser: psycopg.Connection
 ) -> None:
     # Given fewer rows of each tenant than a claim takes
-    fill(superuser, "tenant", rows=20, tenants=100)
+    fill(superuser, "tenant", rows=20, tenants=50)
     with database.maintenance() as first:
         mine = take(first)
         # When others look while it is not committed
@@ -85,7 +69,7 @@ def test_a_claim_among_many_tenants_locks_what_it_takes_and_another_takes_as_muc
         ).fetchone()
         yours = claimed(database)
     # Then all but its batch was free, and a second claim was full
-    assert free == (100 * 20 - 32,)
+    assert free == (50 * 20 - 32,)
     assert (len(mine.rows), len(yours.rows)) == (32, 32)
     assert not {(r.tenant_id, r.key) for r in mine.rows} & {(r.tenant_id, r.key) for r in yours.rows}
 
@@ -146,12 +130,6 @@ def test_what_waits_for_a_later_moment_hides_nothing_that_is_due(
 # What is wanted anew while somebody is at it
 
 
-@contextmanager
-def beside() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(1) as pool:
-        yield pool
-
-
 def wait_until_stuck(superuser: psycopg.Connection, running: "Future[object]") -> None:
     """Wait until somebody waits for the other's transaction."""
     deadline = monotonic() + 30
@@ -161,35 +139,29 @@ def wait_until_stuck(superuser: psycopg.Connection, running: "Future[object]") -
         sleep(0.01)
 
 
-def test_what_is_raised_before_a_finish_gets_its_lock_stays_owed(
+def finish(database: Database, mine: Claim) -> None:
+    with database.tenant(TENANT) as connection:
+        jobs.finish(connection, [mine])
+
+
+def test_what_is_raised_beside_a_finish_stays_owed_whichever_gets_the_lock(
     database: Database, superuser: psycopg.Connection
 ) -> None:
     # Given a claim, and a change of the same object that is not committed yet
     owe(database, "session:1")
     mine = claimed(database).rows[0]
-
-    def finish() -> None:
-        with database.tenant(TENANT) as connection:
-            jobs.finish(connection, [mine])
-
-    with beside() as pool:
+    with ThreadPoolExecutor(1) as pool:
         with database.tenant(TENANT) as connection:
             jobs.enqueue(connection, TENANT, "embed", ["session:1"])
             # When the worker finishes meanwhile, and the change commits after the worker has looked
-            finishing = pool.submit(finish)
+            finishing = pool.submit(finish, database, mine)
             wait_until_stuck(superuser, finishing)
         # Then its result counts, and the change is owed
         finishing.result()
-    found = row(database, "session:1")
-    assert (found["due"], found["claimed"], found["attempts"]) == (True, None, 0)
-
-
-def test_what_is_raised_after_a_finish_has_its_lock_is_owed_anew(
-    database: Database, superuser: psycopg.Connection
-) -> None:
-    owe(database, "session:1")
-    mine = claimed(database).rows[0]
-    with beside() as pool:
+        found = row(database, "session:1")
+        assert (found["due"], found["claimed"], found["attempts"]) == (True, None, 0)
+        # and so it is when the worker is first
+        mine = claimed(database).rows[0]
         with database.tenant(TENANT) as connection:
             jobs.finish(connection, [mine])
             raising = pool.submit(owe, database, "session:1")
@@ -198,8 +170,8 @@ def test_what_is_raised_after_a_finish_has_its_lock_is_owed_anew(
     found = row(database, "session:1")
     assert (found["due"], found["token"]) == (True, None)
     # and whoever had it before cannot finish what is owed now
-    with pytest.raises(LeaseLost), database.tenant(TENANT) as connection:
-        jobs.finish(connection, [mine])
+    with pytest.raises(LeaseLost):
+        finish(database, mine)
 
 
 def test_finished_work_leaves_no_row_but_the_one_of_each_chat(database: Database) -> None:
@@ -211,23 +183,24 @@ def test_finished_work_leaves_no_row_but_the_one_of_each_chat(database: Database
     assert row(database, "test:1")["due_at"] is None
 
 
-def test_work_that_fails_for_the_last_time_is_not_given_up_when_something_newer_is_wanted(
-    database: Database,
+@pytest.mark.parametrize(("kind", "key"), [("embed", "session:1"), ("ingest", "test:1")])
+def test_work_that_fails_for_the_last_time_is_not_given_up_when_something_newer_is_wanted_but_placing_is(
+    database: Database, kind: str, key: str
 ) -> None:
-    owe(database, "session:1")
+    owe(database, key, kind=kind)
 
     def handle(_tenant: str, _claims: Sequence[Claim]) -> set[str]:
-        owe(database, "session:1")
+        owe(database, key, kind=kind)
         raise ValueError("broken")
 
     once = Policy(batch=10, lease_seconds=60, max_attempts=1)
-    runner.run(database, "embed", handle, once)
-    found = row(database, "session:1")
-    assert (found["dead_at"], found["attempts"], found["due_at"] is None) == (None, 0, False)
-    # and nothing newer: it is given up
+    runner.run(database, kind, handle, once)
+    # in a chat more comes all the time
+    assert (row(database, key)["dead_at"] is not None) == (kind == "ingest")
+    # and with nothing newer it is given up
     pass_time(database)
-    runner.run(database, "embed", failing(ValueError("broken")), once)
-    assert row(database, "session:1")["dead_at"] is not None
+    runner.run(database, kind, failing(ValueError("broken")), once)
+    assert row(database, key)["dead_at"] is not None
 
 
 def test_work_whose_workers_died_is_not_given_up_when_something_newer_is_wanted(database: Database) -> None:
@@ -239,17 +212,6 @@ def test_work_whose_workers_died_is_not_given_up_when_something_newer_is_wanted(
         assert claims.mark_exhausted_dead(connection, max_attempts=1) == {(TENANT, "embed"): 1}
     assert (row(database, "session:1")["dead_at"], row(database, "session:1")["due"]) == (None, True)
     assert row(database, "session:2")["dead_at"] is not None
-
-
-def test_placing_that_fails_for_the_last_time_is_given_up_though_more_has_come(database: Database) -> None:
-    owe(database, "test:1", kind="ingest")
-
-    def handle(_tenant: str, _claims: Sequence[Claim]) -> set[str]:
-        owe(database, "test:1", kind="ingest")
-        raise ValueError("broken")
-
-    runner.run(database, "ingest", handle, Policy(batch=10, lease_seconds=60, max_attempts=1))
-    assert row(database, "test:1")["dead_at"] is not None
 
 
 def test_what_an_import_brings_is_placed_later_than_live_talk_and_in_its_chats_lane(

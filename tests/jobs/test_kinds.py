@@ -6,8 +6,6 @@ import pytest
 from celery import Celery
 from sqlalchemy import text
 
-from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs.runner import Policy
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import jobs
 from schemas.kinds import BACKFILL, EMBED, EXTRACT, FORGET, INGEST, KINDS, ROLLUP, SUMMARIZE, Kind
@@ -43,16 +41,12 @@ def app(settings: Settings) -> Celery:
 def missing(kind: Kind, app: Celery) -> list[str]:
     """What does not know this kind."""
     compose = (CHECKOUT / "compose.yaml").read_text()
-    pages = [CHECKOUT / "README.md", *(CHECKOUT / "ops" / "guide").glob("*.md")]
     known = {
         "a queue in workers/queues.py": kind.queue in QUEUES,
         "a handler in workers/resources.py": kind.name in HANDLERS,
         "a task in workers/tasks": f"backscroll.{kind}" in app.tasks,
         "a worker in compose.yaml": kind.queue
         in re.findall(r"command: \[backscroll, worker, (\w+)\]", compose),
-        "a row in the guide's table of queues": any(
-            f"`backscroll.{kind.queue}`" in p.read_text() for p in pages
-        ),
         "what erases its jobs": kind.name in KEYS,
     }
     return [what for what, is_known in known.items() if not is_known]
@@ -68,13 +62,11 @@ def template(templates: Templates) -> str:
     return templates("kinds_remembered", fill)
 
 
-def test_forgetting_a_tenant_deletes_its_jobs_of_every_kind(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
+def test_forgetting_a_tenant_deletes_its_jobs_of_every_kind(database: Database) -> None:
     with database.tenant(TENANT) as connection:
         for kind in KINDS:
             key = connection.scalar(text(f"SELECT {KEYS[kind]}"))
             jobs.enqueue(connection, TENANT, kind, [key] if key else [], delay_seconds=60)
-    forgotten(database, Subject(kind="tenant"), rules, policy)
+    forgotten(database, Subject(kind="tenant"))
     with database.tenant(TENANT) as connection:
         assert connection.execute(text("SELECT kind, key FROM jobs")).all() == []

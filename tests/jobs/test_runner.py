@@ -12,8 +12,7 @@ from pipeline.store.connections.database import Database
 from pipeline.store.jobs import claims, jobs, outdated
 from pipeline.store.jobs import claims as store_claims
 from pipeline.store.jobs.jobs import Claim
-from pipeline.store.operations import counters
-from schemas.errors import BudgetSpent, DatabaseUnavailable, LeaseLost, Permanent, ProviderUnavailable
+from schemas.errors import BudgetSpent, DatabaseUnavailable, LeaseLost, ProviderUnavailable
 from schemas.sessions import Summary
 from tests.conftest import TENANT
 
@@ -129,6 +128,10 @@ def test_failing_work_is_tried_again_later_and_then_given_up_with_its_error(data
     assert found["due_at"] is None
     assert found["dead_at"] is not None
     assert found["last_error"] == "ValueError: broken"
+    # until it changes
+    owe(database, "message:1")
+    found = row(database, "message:1")
+    assert (found["dead_at"], found["attempts"], found["due"]) == (None, 0, True)
 
 
 def test_the_error_that_is_kept_does_not_say_what_somebody_said(database: Database) -> None:
@@ -144,9 +147,7 @@ def test_the_error_that_is_kept_does_not_say_what_somebody_said(database: Databa
     ("error", "seconds"),
     [
         (DatabaseUnavailable("it is restarting"), 2),
-        (ProviderUnavailable("away"), 15),
         (ProviderUnavailable("429", retry_after=40), 40),
-        (ProviderUnavailable("429", retry_after=0), 1),
         # a budget may be raised before the next day
         (BudgetSpent("spent", retry_after=50_000), 3600),
     ],
@@ -174,13 +175,13 @@ def test_a_process_that_is_stopped_gives_back_what_it_held(database: Database) -
 def test_a_row_that_kills_its_workers_takes_no_other_with_it_and_holds_up_few(
     database: Database, max_attempts: int
 ) -> None:
-    # Given a batch of 512 in which one row kills whoever does it
-    owe(database, *(f"message:{n}" for n in range(511)), "яд")
+    # Given a batch of 128 in which one row kills whoever does it
+    owe(database, *(f"message:{n}" for n in range(127)), "яд")
     sizes: list[int] = []
-    for _ in range(600):
+    for _ in range(200):
         with database.maintenance() as connection:
             claimed = store_claims.claim(
-                connection, "embed", batch=512, lease_seconds=60, max_attempts=max_attempts
+                connection, "embed", batch=128, lease_seconds=60, max_attempts=max_attempts
             ).rows
         sizes.append(len(claimed))
         if any(claim.key == "яд" for claim in claimed):
@@ -193,16 +194,8 @@ def test_a_row_that_kills_its_workers_takes_no_other_with_it_and_holds_up_few(
     with database.maintenance() as connection:
         assert claims.mark_exhausted_dead(connection, max_attempts=max_attempts) == {(TENANT, "embed"): 1}
         assert connection.scalar(text("SELECT count(*) FROM jobs WHERE due_at IS NOT NULL")) == 0
-    assert sizes[0] == 512
-    assert max_attempts < 5 or len(sizes) < 40
-
-
-def test_a_change_revives_what_was_given_up(database: Database) -> None:
-    owe(database, "message:1")
-    runner.run(database, "embed", failing(Permanent("refused")), POLICY)
-    owe(database, "message:1")
-    found = row(database, "message:1")
-    assert (found["dead_at"], found["attempts"], found["due"]) == (None, 0, True)
+    assert sizes[0] == 128
+    assert max_attempts < 5 or len(sizes) < 30
 
 
 def test_two_rows_that_may_have_killed_their_worker_are_never_tried_beside_each_other(
@@ -242,68 +235,13 @@ def test_tenants_whose_turn_has_not_come_by_half_of_the_lease_are_left_for_anoth
 
     def handle(tenant: str, claims: Sequence[Claim]) -> Set[str]:
         now[0] += 20
-        return done(database)(tenant, claims)
-
-    outcome = runner.run(database, "embed", handle, POLICY)
-    assert (outcome.finished, outcome.failed, outcome.more) == (2, 0, True)
-    left = row(database, "message:1", tenant="c")
-    assert (left["due"], left["claimed"], left["attempts"]) == (True, None, 0)
-
-
-def test_one_tenants_failure_leaves_the_others_of_the_batch_alone(database: Database) -> None:
-    owe(database, "message:1", tenant="a")
-    owe(database, "message:1", tenant="b")
-
-    def handle(tenant: str, claims: Sequence[Claim]) -> Set[str]:
         if tenant == "a":
             raise ValueError("broken")
         return done(database)(tenant, claims)
 
+    # and the failure of one leaves the others alone
     outcome = runner.run(database, "embed", handle, POLICY)
-    assert (outcome.finished, outcome.failed) == (1, 1)
+    assert (outcome.finished, outcome.failed, outcome.more) == (1, 1, True)
     assert not rows(database, "message:1", tenant="b")
-
-
-def test_what_a_handler_gives_up_or_makes_up_for_counts_as_failed(database: Database) -> None:
-    def handle(tenant: str, claims: Sequence[Claim]) -> Set[str]:
-        dead, poor, *good = sorted(claims, key=lambda claim: claim.key)
-        with database.tenant(tenant) as connection:
-            runner.give_up(connection, dead, Permanent("Непонятный текст"))
-            runner.fail(poor, ProviderUnavailable("先ほどから応答がありません"))
-            jobs.finish(connection, [poor, *good])
-        return set()
-
-    owe(database, "message:1", "message:2", "message:3", "message:4")
-    outcome = runner.run(database, "embed", handle, POLICY)
-    assert (outcome.claimed, outcome.finished, outcome.failed) == (4, 2, 2)
-    # and what fails alone, after it had failed together, counts once
-    owe(database, "message:5", "message:6")
-    outcome = runner.run(database, "embed", failing(ValueError("سيئ")), POLICY)
-    assert (outcome.finished, outcome.failed) == (0, 2)
-
-
-def test_tries_that_failed_and_jobs_given_up_are_counted_apart_and_waiting_is_neither(
-    database: Database,
-) -> None:
-    def counted() -> dict[str, int]:
-        with database.tenant(TENANT) as connection:
-            return {name: int(value) for name, value in counters.totals(connection, days=1).items()}
-
-    # Given a job that fails on all its attempts, one that no retry would help, and one that waits for a budget
-    owe(database, "message:1")
-    for _ in range(3):
-        runner.run(database, "embed", failing(ValueError("сломано")), POLICY)
-        pass_time(database)
-    assert counted() == {"embed_failures": 3, "embed_dead": 1}
-    owe(database, "message:2")
-
-    def refuse(tenant_id: str, held: Sequence[Claim]) -> set[str]:
-        with database.tenant(tenant_id) as connection:
-            runner.give_up(connection, held[0], Permanent("отказано"))
-        return set()
-
-    runner.run(database, "embed", refuse, POLICY)
-    assert counted() == {"embed_failures": 4, "embed_dead": 2}
-    owe(database, "message:3")
-    assert runner.run(database, "embed", failing(BudgetSpent("spent", retry_after=60)), POLICY).failed == 1
-    assert counted() == {"embed_failures": 4, "embed_dead": 2}
+    left = row(database, "message:1", tenant="c")
+    assert (left["due"], left["claimed"], left["attempts"]) == (True, None, 0)

@@ -61,12 +61,6 @@ def history(found: list[Believed]) -> list[tuple[str, list[str]]]:
     ]
 
 
-def test_what_is_said_again_is_one_memory() -> None:
-    again = [lives(0, "porto"), lives(5, "porto"), lives(9, "porto")]
-    assert [len(each.statements) for each in believed(again)] == [3]
-    assert len(believed([says(0, "Ann is allergic to nuts."), says(3, "Ann is very allergic to nuts!")])) == 1
-
-
 def test_other_words_of_a_private_chat_stay_a_memory_of_their_own() -> None:
     private = says(1, "Ann moved to Porto, away from Tom.", chat="d")
     assert len(believed([says(0, "Ann moved to Porto."), private])) == 2
@@ -90,14 +84,6 @@ def test_what_was_retracted_is_believed_again_only_when_it_is_said_again() -> No
     before, after = lives(0, "porto", memory=wrong), lives(9, "porto")
     found = believed([before, lives(2, "porto"), after], {wrong: JANUARY + timedelta(days=5)})
     assert [(each.memory_id, len(each.statements)) for each in found] == [(wrong, 2), (None, 1)]
-
-
-def test_a_memory_keeps_its_identity_when_more_is_said() -> None:
-    one, other = UUID(int=1), UUID(int=2)
-    found = believed(
-        [lives(0, "porto", memory=one), lives(3, "faro", memory=other), lives(5, "faro"), lives(1, "porto")]
-    )
-    assert [each.memory_id for each in found] == [one, other]
 
 
 statements = st.lists(

@@ -6,15 +6,16 @@ import pytest
 
 from pipeline.erasure import edits, export, forget
 from pipeline.memories import entities, manual_changes
+from pipeline.memories.fact_entities import entities_of
 from pipeline.store.connections.database import Database
 from schemas.errors import NotFound
 from schemas.memory.entities import Entity, EntityFilter, EntityPlace
 from schemas.memory.memory_changes import MemoryCorrection
 from schemas.messages import ChatIn
 from schemas.people.forgetting import Subject
-from tests.conftest import TENANT
+from tests.conftest import TENANT, Templates
 from tests.memories.test_learning import DIRECT, GROUP, Talk
-from tests.memories.told import ToldModel
+from tests.memories.told import ToldModel, fact
 from tests.test_pipeline import rows, run
 
 PARTNER = "Ann and Lena are a couple. | Ann | partner | lena"
@@ -36,10 +37,15 @@ def tell(talk: Talk) -> None:
 
 
 @pytest.fixture
+def template(templates: Templates) -> str:
+    return templates("told", lambda database: tell(Talk(database)))
+
+
+@pytest.fixture
 def talk(database: Database) -> Talk:
-    told = Talk(database)
-    tell(told)
-    return told
+    again = Talk(database)
+    again.reading = ToldModel()
+    return again
 
 
 def shown(talk: Talk, name: str, chat: ChatIn | None = None) -> Entity:
@@ -75,14 +81,6 @@ def test_facts_of_a_language_model_become_entities_with_typed_relations(talk: Ta
     assert koeln.chats == [GROUP.chat_id]
 
 
-def test_without_a_language_model_there_are_no_entities(database: Database) -> None:
-    alone = Talk(database)
-    alone.say(0, "Ann | home | porto")
-    alone.learn()
-    assert alone.all() == ["Ann: home porto."]
-    assert listed(alone) == {}
-
-
 def test_nothing_told_in_private_is_shown_in_the_group(talk: Talk) -> None:
     assert "Vienna" in listed(talk, DIRECT)
     assert "Vienna" not in listed(talk, GROUP)
@@ -93,7 +91,7 @@ def test_nothing_told_in_private_is_shown_in_the_group(talk: Talk) -> None:
     assert ("wedding", "Vienna", False) in relations(shown(talk, "Ann", DIRECT))
 
 
-def test_what_is_known_to_be_wrong_or_was_replaced_names_nothing_any_more(talk: Talk) -> None:
+def test_what_is_known_to_be_wrong_was_replaced_or_deleted_names_nothing_any_more(talk: Talk) -> None:
     talk.say(50, "Lena wohnt jetzt in Bonn. | Lena | home | bonn", who="Lena")
     talk.learn()
     assert ("home", "Bonn", False) in relations(shown(talk, "Lena"))
@@ -101,18 +99,18 @@ def test_what_is_known_to_be_wrong_or_was_replaced_names_nothing_any_more(talk: 
     (bonn,) = shown(talk, "Bonn").links
     manual_changes.correct(talk.database, TENANT, UUID(bonn.memory_id), MemoryCorrection())
     assert "Bonn" not in listed(talk)
-
-
-# Erasing
-
-
-def test_a_deleted_message_takes_along_what_its_fact_named(talk: Talk) -> None:
+    # nor does what was deleted
     edits.delete(talk.database, TENANT, GROUP.chat_id, f"{GROUP.chat_id}-9", talk.rules)
     assert not {"王芳", "里斯本银行"} & listed(talk).keys()
     assert rows(talk.database, "SELECT count(*) FROM memory_entities WHERE alias = '王芳'") == [(0,)]
 
 
-def test_a_forgotten_person_is_no_entity_and_related_to_nobody(talk: Talk) -> None:
+def test_a_person_is_exported_with_what_names_them_and_once_forgotten_related_to_nobody(talk: Talk) -> None:
+    records = export.export_user(talk.database, TENANT, "test:lena")
+    (entity,) = [record for record in records if record["record"] == "entity"]
+    assert entity["names"] == ["Lena"]
+    named_in = rows(talk.database, "SELECT id FROM memories WHERE content ~ 'Lena' ORDER BY id")
+    assert entity["named_in"] == [row[0] for row in named_in]
     forget.start(talk.database, TENANT, Subject(kind="user", sender_id="test:lena"))
     run(talk.database, "forget", forget.forgetter(talk.database, talk.rules), talk.policy)
     assert "Lena" not in listed(talk)
@@ -121,9 +119,44 @@ def test_a_forgotten_person_is_no_entity_and_related_to_nobody(talk: Talk) -> No
     assert rows(talk.database, "SELECT count(*) FROM memory_entities WHERE user_id = 'test:lena'") == [(0,)]
 
 
-def test_the_export_of_a_person_names_the_memories_that_name_them(talk: Talk) -> None:
-    records = export.export_user(talk.database, TENANT, "test:lena")
-    (entity,) = [record for record in records if record["record"] == "entity"]
-    assert entity["names"] == ["Lena"]
-    named_in = rows(talk.database, "SELECT id FROM memories WHERE content ~ 'Lena' ORDER BY id")
-    assert entity["named_in"] == [row[0] for row in named_in]
+# What a fact names
+
+
+NAMES = {"Lena Berger": "test:lena", "Анна": "test:anna"}
+
+
+@pytest.mark.parametrize(
+    ("content", "attribute", "value", "relation", "name", "kind", "user_id"),
+    [
+        ("Bob lives in Porto.", "home", "porto", "home", "Porto", "place", ""),
+        ("Bob 在字节跳动工作。", "employer", "字节跳动", "employer", "字节跳动", "organization", ""),
+        ("Bob likes green tea.", "likes green tea", "yes", "likes", "green tea", "thing", ""),
+        # of somebody who writes in the chat
+        ("Bob teaches Анна.", "teaches анна", "yes", "teaches", "Анна", "person", "test:anna"),
+    ],
+)
+def test_a_fact_relates_its_subject_to_what_it_names(
+    content: str, attribute: str, value: str, relation: str, name: str, kind: str, user_id: str
+) -> None:
+    bob, other = entities_of(fact(content, "Bob", attribute, value), "test:bob", NAMES, "english")
+    assert (bob.user_id, bob.name, bob.kind, bob.relation) == ("test:bob", "Bob", "person", "")
+    assert (other.relation, other.name, other.kind, other.user_id) == (relation, name, kind, user_id)
+    assert (other.entity == "") == (user_id != "")
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value"),
+    [("age", "34"), ("likes tea", "no"), ("home", "not porto"), ("plan", "to move to town with everybody")],
+)
+def test_amounts_denials_and_whole_sentences_are_no_entities(attribute: str, value: str) -> None:
+    found = entities_of(fact("Bob.", "Bob", attribute, value), "", {}, "english")
+    assert [(each.entity, each.name) for each in found] == [("bob", "Bob")]
+
+
+def test_a_name_that_a_fact_gives_is_one_more_of_its_subject() -> None:
+    said = fact("Lena Berger is called Leni.", "Lena Berger", "nickname", "leni")
+    found = entities_of(said, "test:lena", NAMES, "english")
+    assert [(each.user_id, each.alias, each.short) for each in found] == [
+        ("test:lena", "lena berger", "lena"),
+        ("test:lena", "leni", ""),
+    ]

@@ -14,10 +14,11 @@ from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.memories.learn import Learning, learner
+from pipeline.people import suppression
 from pipeline.store.connections.database import Database
 from schemas.errors import ProviderFailed
 from schemas.memory.facts import RULES, Fact
-from schemas.messages import ChatIn, MessageIn
+from schemas.messages import ChatIn
 from schemas.people.forgetting import Subject
 from schemas.sessions import Message
 from tests.conftest import POLICY, SESSION_POLICY, TENANT, message
@@ -71,10 +72,8 @@ class Talk:
     def say(self, hour: int, content: str, *, chat: ChatIn = GROUP, who: str = "Ann", **fields: Any) -> None:
         name = fields.pop("name", who)
         identity = fields.pop("id", f"{chat.chat_id}-{hour}")
-        said = MessageIn.model_validate(
-            message(60 * hour, content, id=identity, **fields).model_dump()
-            | {"sender_id": f"test:{who.lower()}", "sender_name": name}
-        )
+        sender = {"sender_id": f"test:{who.lower()}", "sender_name": name}
+        said = message(60 * hour, content, id=identity, **(fields | sender))
         accept.accept(self.database, TENANT, chat, [said])
 
     def learn(self) -> None:
@@ -109,25 +108,23 @@ def test_a_fact_is_learned_about_who_says_it_who_is_named_the_agent_and_the_grou
     talk.say(4, "Bob | home | faro", who="Ann")
     talk.say(6, "Lena | home | braga", who="Bob")
     talk.say(8, "we | rent | 400")
-    talk.say(10, "hello", role="assistant", agent_id="max", who="Max")
+    talk.say(10, "hello", role="assistant", agent_id="max", who="Pip")
     talk.say(10, "you | tone | brief", id="later")
+    # what is said of a name that two people have is learned of neither
+    for who in ("u7", "u8"):
+        talk.say(12, "hi", who=who, name="Max", id=who)
+    talk.say(18, "Max | home | rome", who="Ann")
+    talk.say(18, "me | home | faro", who="u8", name="Max", id="own")
     talk.learn()
     assert talk.known() == [
         ("max", "you: tone brief."),
         ("organization", "we: rent 400."),
         ("test:ann", "Ann: home porto."),
+        ("test:ann", "Max: home rome."),
         ("test:bob", "Bob: home faro."),
         ("test:bob", "Lena: home braga."),
+        ("test:u8", "me: home faro."),
     ]
-
-
-def test_what_is_said_of_a_name_that_two_people_have_is_learned_of_neither(talk: Talk) -> None:
-    talk.say(0, "hello", who="u7", name="Max", id="first")
-    talk.say(0, "hi", who="u8", name="Max", id="second")
-    talk.say(6, "Max | home | rome", who="Ann")
-    talk.say(6, "me | home | faro", who="u8", name="Max", id="own")
-    talk.learn()
-    assert talk.known() == [("test:ann", "Max: home rome."), ("test:u8", "me: home faro.")]
 
 
 def test_a_change_supersedes_what_was_known_in_whatever_order_it_comes(talk: Talk) -> None:
@@ -141,16 +138,18 @@ def test_a_change_supersedes_what_was_known_in_whatever_order_it_comes(talk: Tal
     assert talk.all() == ["Ann: home porto.", "Ann: home braga.", "Ann: home faro."]
 
 
-def test_what_is_said_again_gains_confidence_and_piles_up_nothing(talk: Talk) -> None:
+def test_what_is_said_again_gains_confidence_and_outlives_the_deletion_of_one(talk: Talk) -> None:
     for hour in (0, 24, 48):
         talk.say(hour, "Ann | home | porto")
         talk.learn()
-    [(confidence, sessions)] = rows(
-        talk.database,
-        "SELECT confidence, (SELECT count(DISTINCT session_id) FROM memory_evidence) FROM memories",
-    )
-    assert confidence == pytest.approx(1 - 0.3**3)
-    assert sessions == 3
+    confidence = "SELECT confidence, (SELECT count(DISTINCT session_id) FROM memory_evidence) FROM memories"
+    assert rows(talk.database, confidence) == [(pytest.approx(1 - 0.3**3), 3)]
+    for hour in (0, 24):
+        edits.delete(talk.database, TENANT, GROUP.chat_id, f"{GROUP.chat_id}-{hour}", talk.rules)
+    talk.learn()
+    [(left, at)] = rows(talk.database, "SELECT confidence, said_at FROM memories")
+    [(later,)] = rows(talk.database, "SELECT sent_at FROM messages")
+    assert (left, at) == (pytest.approx(0.7), later)
 
 
 class InOtherWords(Reading):
@@ -172,24 +171,18 @@ def test_what_is_said_again_in_other_words_becomes_one_memory_with_all_its_evide
     assert rows(talk.database, "SELECT key, last_error FROM jobs WHERE kind = 'extract'") == []
 
 
-def test_deleting_the_message_behind_a_fact_removes_it_and_revives_what_it_had_superseded(talk: Talk) -> None:
+def test_what_a_message_taught_goes_with_it_and_what_it_had_superseded_is_revived(talk: Talk) -> None:
     talk.say(0, "Ann | home | porto")
     talk.say(24, "Ann | home | faro")
     talk.learn()
+    braga = "Ann | home | braga"
+    edits.edit(talk.database, TENANT, GROUP.chat_id, f"{GROUP.chat_id}-24", braga, None, talk.rules)
+    talk.learn()
+    assert talk.all() == ["Ann: home porto.", "Ann: home braga."]
     edits.delete(talk.database, TENANT, GROUP.chat_id, f"{GROUP.chat_id}-24", talk.rules)
     talk.learn()
     assert talk.known() == [("test:ann", "Ann: home porto.")]
     assert rows(talk.database, "SELECT count(*) FROM memory_evidence") == [(1,)]
-
-
-def test_editing_the_message_behind_a_fact_learns_it_anew(talk: Talk) -> None:
-    talk.say(0, "Ann | home | porto")
-    talk.learn()
-    edits.edit(
-        talk.database, TENANT, GROUP.chat_id, f"{GROUP.chat_id}-0", "Ann | home | faro", None, talk.rules
-    )
-    talk.learn()
-    assert talk.all() == ["Ann: home faro."]
 
 
 UNTIL = "2026-12-31T00:00:00+00:00"
@@ -209,17 +202,6 @@ def test_until_when_something_holds_is_shown_only_where_that_was_said(talk: Talk
     assert rows(talk.database, "SELECT DISTINCT holds_until FROM memories") == [
         (datetime.fromisoformat(UNTIL),)
     ]
-
-
-def test_a_fact_that_two_sessions_say_outlives_the_deletion_of_one(talk: Talk) -> None:
-    talk.say(0, "Ann | home | porto")
-    talk.say(24, "Ann | home | porto")
-    talk.learn()
-    edits.delete(talk.database, TENANT, GROUP.chat_id, f"{GROUP.chat_id}-0", talk.rules)
-    talk.learn()
-    [(confidence, at)] = rows(talk.database, "SELECT confidence, said_at FROM memories")
-    [(later,)] = rows(talk.database, "SELECT sent_at FROM messages")
-    assert (confidence, at) == (pytest.approx(0.7), later)
 
 
 def test_forgetting_somebody_removes_what_was_learned_of_and_from_them(talk: Talk) -> None:
@@ -279,8 +261,6 @@ def test_where_a_model_gives_no_answer_rules_read_the_session(talk: Talk) -> Non
 
 
 def test_nothing_is_learned_of_somebody_who_is_not_remembered(talk: Talk) -> None:
-    from pipeline.people import suppression
-
     talk.say(0, "hi", who="Bob")
     suppression.remember_user(talk.database, TENANT, "test:ann", remembered=False)
     talk.say(2, "Ann | home | porto", who="Bob")

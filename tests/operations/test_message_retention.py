@@ -8,10 +8,8 @@ from sqlalchemy import text
 
 from pipeline.ingest import accept
 from pipeline.ingest.accept import Accepted
-from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.pruned import MessageLimits
 from pipeline.jobs import runner
-from pipeline.jobs.runner import Policy
 from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current
 from pipeline.operations.retention import Retention, prune, retention_of
@@ -20,8 +18,7 @@ from pipeline.store.connections.database import Database
 from schemas.backfills import BackfillRequest
 from schemas.messages import MessageIn
 from schemas.settings import Settings
-from tests.conftest import TENANT, message
-from tests.enrich.test_summarize import ROLLING, Reading, rolls
+from tests.conftest import POLICY, SESSION_POLICY, TENANT, message
 from tests.test_pipeline import CHAT, learns, place, rows, run, summarizer
 
 SETTLE = timedelta(minutes=10)
@@ -57,28 +54,34 @@ def time_passes(database: Database) -> None:
         connection.execute(text("UPDATE jobs SET due_at = now() WHERE due_at IS NOT NULL"))
 
 
-def all_made(database: Database, policy: Policy) -> None:
+def all_made(database: Database) -> None:
     """Every session is summarized and learned from."""
     time_passes(database)
-    run(database, "summarize", summarizer(database), policy)
-    run(database, "extract", learns(database), policy)
+    run(database, "summarize", summarizer(database))
+    run(database, "extract", learns(database))
+
+
+def stored_and_made(database: Database) -> None:
+    accept.accept(database, TENANT, CHAT, boat())
+    place(database)
+    all_made(database)
 
 
 def test_an_old_history_that_is_imported_is_summarized_and_learned_from_before_it_goes(
-    database: Database, rules: SessionPolicy, policy: Policy, keep: Retention, few: Retention
+    database: Database, keep: Retention, few: Retention
 ) -> None:
     # Given an import whose chat has not settled yet
     accept.accept(database, TENANT, CHAT, boat(), settle=SETTLE)
-    place(database, rules, policy)
+    place(database)
     # When it is pruned by the hour, then it waits
     assert not any(prune(database, TENANT, keep, dry_run=True).values())
     for limit in (keep, few):
         assert not any(prune(database, TENANT, limit).values())
     # until it is summarized and learned from
     time_passes(database)
-    run(database, "summarize", summarizer(database), policy)
+    run(database, "summarize", summarizer(database))
     assert not any(prune(database, TENANT, keep).values())
-    run(database, "extract", learns(database), policy)
+    run(database, "extract", learns(database))
     assert prune(database, TENANT, keep)["messages_by_age"] == 8
     assert rows(database, STATES) == [("summarized", None, True)]
     assert "Beatriz" in str(rows(database, "SELECT summary_text FROM conversation_sessions"))
@@ -86,26 +89,24 @@ def test_an_old_history_that_is_imported_is_summarized_and_learned_from_before_i
 
 
 def test_a_session_that_goes_on_keeps_its_messages_and_those_before_it_go(
-    database: Database, rules: SessionPolicy, policy: Policy, few: Retention
+    database: Database, few: Retention
 ) -> None:
     # Given a session of a month ago, all made of it, and one of eight messages that goes on
-    accept.accept(database, TENANT, CHAT, boat())
-    place(database, rules, policy)
-    all_made(database, policy)
+    stored_and_made(database)
     now = datetime.now(UTC)
     going_on = [
         each.model_copy(update={"sent_at": now - timedelta(seconds=60 - n)})
         for n, each in enumerate(boat(100))
     ]
     accept.accept(database, TENANT, CHAT, going_on)
-    place(database, rules, policy)
+    place(database)
     # When the newest four are kept, then those of the other session go, and no others
     assert prune(database, TENANT, few, batch=3)["messages_by_count"] == 8
     assert rows(database, "SELECT count(*) FROM messages WHERE external_id LIKE 'b100-%'") == [(8,)]
     # When it has come to its end
-    sweep(database, replace(rules, gap=timedelta(seconds=1)), 5)
+    sweep(database, replace(SESSION_POLICY, gap=timedelta(seconds=1)), 5)
     assert prune(database, TENANT, few)["messages_by_count"] == 0
-    all_made(database, policy)
+    all_made(database)
     assert prune(database, TENANT, few)["messages_by_count"] == 4
 
 
@@ -118,10 +119,10 @@ def test_a_session_that_goes_on_keeps_its_messages_and_those_before_it_go(
     ids=["given up", "a week is over"],
 )
 def test_messages_wait_neither_for_what_was_given_up_nor_for_longer_than_a_week(
-    database: Database, rules: SessionPolicy, policy: Policy, keep: Retention, because: str
+    database: Database, keep: Retention, because: str
 ) -> None:
     accept.accept(database, TENANT, CHAT, boat())
-    place(database, rules, policy)
+    place(database)
     assert prune(database, TENANT, keep)["messages_by_age"] == 0
     with database.tenant(TENANT) as connection:
         connection.execute(text(because))
@@ -134,82 +135,40 @@ def test_messages_wait_neither_for_what_was_given_up_nor_for_longer_than_a_week(
 SUMMARIES = "SELECT status, summary_text || decisions FROM conversation_sessions"
 
 
-def long_received(database: Database) -> None:
-    """All that is stored came weeks ago, so that it waits for nothing."""
-    with database.tenant(TENANT) as connection:
-        connection.execute(text("UPDATE messages SET received_at = received_at - interval '30 days'"))
-
-
 def the_summary(database: Database) -> str:
     ((status, summary),) = rows(database, SUMMARIES)
     assert status == "summarized"
     return str(summary)
 
 
-def test_a_chat_that_has_not_rested_for_weeks_remembers_at_the_end_what_was_decided_at_first(
-    database: Database, rules: SessionPolicy, policy: Policy, few: Retention
-) -> None:
-    # Given a session that is summarized as it goes on, and of which only the last messages are left
-    rolling = replace(rules, rolling_messages=ROLLING, rolling_tokens=10**6)
-    began = datetime.now(UTC) - timedelta(minutes=20)
-    said = [
-        each.model_copy(update={"sent_at": began + timedelta(seconds=10 * n)})
-        for n, each in enumerate(boat())
-    ]
-    for part in (said[:4], said[4:]):
-        accept.accept(database, TENANT, CHAT, part)
-        place(database, rolling, policy)
-        run(database, "summarize", rolls(database, Reading()), policy)
-    long_received(database)
-    assert prune(database, TENANT, few)["messages_by_count"] == 4
-    # When something else is said, and it ends
-    last = message(0, "ok, bye", id="last").model_copy(update={"sent_at": began + timedelta(seconds=90)})
-    accept.accept(database, TENANT, CHAT, [last])
-    place(database, rolling, policy)
-    sweep(database, replace(rolling, gap=timedelta(minutes=5)), 5)
-    run(database, "summarize", rolls(database, Reading()), policy)
-    # Then its summary says what was decided
-    assert "Beatriz" in the_summary(database)
-    assert rows(database, "SELECT summary_message_count FROM conversation_sessions") == [(9,)]
-
-
-@pytest.mark.parametrize("minute", [2.5, 9])
 def test_a_late_message_does_not_make_a_summary_forget_what_has_been_pruned(
-    database: Database, rules: SessionPolicy, policy: Policy, few: Retention, minute: float
+    database: Database, few: Retention
 ) -> None:
-    accept.accept(database, TENANT, CHAT, boat())
-    place(database, rules, policy)
-    all_made(database, policy)
+    stored_and_made(database)
     assert prune(database, TENANT, few)["messages_by_count"] == 4
-    accept.accept(database, TENANT, CHAT, [message(minute, "The plumber is called Joaquim.", id="late")])
-    place(database, rules, policy)
-    all_made(database, policy)
+    accept.accept(database, TENANT, CHAT, [message(2.5, "The plumber is called Joaquim.", id="late")])
+    place(database)
+    all_made(database)
     assert "Beatriz" in the_summary(database)
     assert "Joaquim" in the_summary(database)
 
 
-@pytest.mark.parametrize("left", [0, 4])
 def test_a_new_version_of_summaries_keeps_those_of_sessions_that_were_pruned(
-    database: Database, rules: SessionPolicy, policy: Policy, keep: Retention, few: Retention, left: int
+    database: Database, few: Retention
 ) -> None:
-    accept.accept(database, TENANT, CHAT, boat())
-    place(database, rules, policy)
-    all_made(database, policy)
-    before = the_summary(database)
-    prune(database, TENANT, few if left else keep)
+    stored_and_made(database)
+    prune(database, TENANT, few)
     # When all summaries are to be made again
-    current = Current(rules=rules, summary_version=2, min_messages=4)
+    current = Current(rules=SESSION_POLICY, summary_version=2, min_messages=4)
     backfill.start(database, TENANT, BackfillRequest(kind="summarize"), current)
     for _ in range(4):
         time_passes(database)
-        runner.run(database, "backfill", backfill.backfiller(database, current), policy)
-        run(database, "summarize", summarizer(database, 2), policy)
+        runner.run(database, "backfill", backfill.backfiller(database, current), POLICY)
+        run(database, "summarize", summarizer(database, 2))
     # Then the pruned session is done, too, and its summary says what it said
     assert rows(database, "SELECT state, raised FROM backfills") == [("completed", 1)]
     assert backfill.plan(database, TENANT, BackfillRequest(kind="summarize"), current).missing == 0
     assert "Beatriz" in the_summary(database)
-    if not left:
-        assert the_summary(database) == before
 
 
 # What comes again
@@ -217,12 +176,11 @@ def test_a_new_version_of_summaries_keeps_those_of_sessions_that_were_pruned(
 BY_AGE, BY_COUNT = MessageLimits(age=timedelta(days=30)), MessageLimits(per_chat=4)
 
 
-@pytest.mark.parametrize("settle", [None, SETTLE], ids=["live", "imported"])
-@pytest.mark.parametrize("limits", [BY_AGE, BY_COUNT], ids=["by age", "by count"])
+@pytest.mark.parametrize(
+    ("settle", "limits"), [(None, BY_AGE), (SETTLE, BY_COUNT)], ids=["live by age", "imported by count"]
+)
 def test_an_export_that_has_grown_brings_only_what_is_new(
     database: Database,
-    rules: SessionPolicy,
-    policy: Policy,
     keep: Retention,
     few: Retention,
     settle: timedelta | None,
@@ -230,8 +188,8 @@ def test_an_export_that_has_grown_brings_only_what_is_new(
 ) -> None:
     # Given a history that was imported and pruned
     accept.accept(database, TENANT, CHAT, boat(), settle=settle, limits=limits)
-    place(database, rules, policy)
-    all_made(database, policy)
+    place(database)
+    all_made(database)
     pruned = 8 if limits is BY_AGE else 4
     assert sum(prune(database, TENANT, keep if limits is BY_AGE else few).values()) == pruned
     made = "SELECT id, revision, message_count, summary_text FROM conversation_sessions ORDER BY id"
@@ -242,7 +200,7 @@ def test_an_export_that_has_grown_brings_only_what_is_new(
     grown = [*boat(), message(10_000, "Who has the key?", id="old and new"), *new]
     for again in (False, True):
         accepted = accept.accept(database, TENANT, CHAT, grown, settle=settle, limits=limits)
-        place(database, rules, policy)
+        place(database)
         # Then what was pruned stays away, and the rest is stored once
         there = len(grown) - pruned
         fresh = 0 if again else 2

@@ -1,6 +1,6 @@
 """Pruning goes on: past what may not go yet, past a tenant that fails, and on from where the time was up."""
 
-import math
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
@@ -10,24 +10,20 @@ from sqlalchemy import text
 
 from pipeline.erasure import forget
 from pipeline.ingest import accept
-from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs.runner import Policy
 from pipeline.memories import manual_changes
 from pipeline.memories.statements import remember
 from pipeline.operations import retention as pruning
 from pipeline.operations.retention import Retention, prune, prune_all, retention_of
 from pipeline.people import suppression
-from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
 from pipeline.store.memories import memories
-from pipeline.store.operations import counters
 from schemas.errors import DatabaseUnavailable
 from schemas.memory.memories import MemoryIn
 from schemas.memory.memory_changes import MemoryCorrection
 from schemas.messages import ChatIn
 from schemas.people.forgetting import Subject
 from schemas.settings import Settings
-from tests.conftest import TENANT, message
+from tests.conftest import SESSION_POLICY, TENANT, message
 from tests.test_pipeline import CHAT, place, rows, run
 
 OLD, OLDER = ChatIn(chat_id="test:b"), ChatIn(chat_id="test:a")
@@ -39,17 +35,13 @@ def keep() -> Retention:
     return retention_of(Settings(_env_file=None, retention_days=1))
 
 
-def nothing_made(rules: SessionPolicy) -> SessionPolicy:
-    """Messages wait for no summary, and for nobody to learn from them."""
-    return replace(rules, summaries=False, facts=False)
-
-
 def test_messages_that_wait_for_their_place_do_not_stand_before_those_that_may_go(
-    database: Database, rules: SessionPolicy, policy: Policy, keep: Retention
+    database: Database, keep: Retention
 ) -> None:
     # Given old messages that are placed, and more and older ones that are not
     accept.accept(database, TENANT, OLD, [message(n, id=f"p{n}") for n in range(8)])
-    place(database, nothing_made(rules), policy)
+    # messages wait for no summary, and for nobody to learn from them
+    place(database, replace(SESSION_POLICY, summaries=False, facts=False))
     accept.accept(database, TENANT, OLDER, [message(n - 100, id=f"w{n}") for n in range(8)])
     accept.accept(database, TENANT, OLD, [message(n - 50, id=f"v{n}") for n in range(8)])
     # When they are pruned in batches that these would fill
@@ -60,7 +52,7 @@ def test_messages_that_wait_for_their_place_do_not_stand_before_those_that_may_g
     assert rows(database, "SELECT message_count FROM chats WHERE chat_id = 'test:b'") == [(0,)]
 
 
-def test_a_tenant_that_cannot_be_pruned_costs_the_others_nothing_and_is_told(
+def test_a_run_goes_on_past_a_tenant_that_fails_and_from_where_the_time_was_up(
     database: Database, keep: Retention, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for tenant in ("a", "b", "c"):
@@ -72,18 +64,12 @@ def test_a_tenant_that_cannot_be_pruned_costs_the_others_nothing_and_is_told(
             raise DatabaseUnavailable("canceling statement due to statement timeout")
         return whole(database, tenant_id, *given, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(pruning, "prune", failing)
-    done = prune_all(database, keep)
+    with monkeypatch.context() as patched:
+        patched.setattr(pruning, "prune", failing)
+        done = prune_all(database, keep)
     assert set(done.rows) == {"a", "c"}
     assert done.failed == {"b": "DatabaseUnavailable: canceling statement due to statement timeout"}
     assert done.stopped_at is None
-
-
-def test_a_run_that_is_out_of_time_is_gone_on_with_from_the_next_tenant(
-    database: Database, keep: Retention
-) -> None:
-    for tenant in ("a", "b", "c"):
-        accept.accept(database, tenant, OLD, [message(0)])
     looked_at: list[str] = []
     after: str | None = ""
     while after is not None:
@@ -93,87 +79,28 @@ def test_a_run_that_is_out_of_time_is_gone_on_with_from_the_next_tenant(
     assert looked_at == ["a", "b", "c"]
 
 
-def usefulness(importance: float, uses: int, idle_days: float) -> float:
-    """`(1 + importance) · (1 + log16(1 + uses)) · 0.5^(idle_days / 90)`, with at most 15 uses."""
-    return float((1 + importance) * (1 + math.log(1 + min(uses, 15), 16)) * 0.5 ** (idle_days / 90))
+Write = Callable[..., UUID]
 
 
-def test_figures_of_past_days_become_one_row_each_and_old_ones_go(
-    database: Database, keep: Retention
-) -> None:
-    accept.accept(database, TENANT, CHAT, [message(0)])
-    with database.tenant(TENANT) as connection:
-        counters.add(connection, TENANT, {"contexts": 1})
-        connection.execute(
-            text("""
-                INSERT INTO daily_counters (tenant_id, day, name, slot, value)
-                SELECT 'default', current_date - age, name, slot, slot + 1
-                FROM unnest(ARRAY[3, 5, 500]) AS age, unnest(ARRAY['contexts', 'tokens']) AS name,
-                    generate_series(0, 7) AS slot
-            """)
-        )
-    with database.tenant(TENANT) as connection:
-        before = counters.totals(connection, 400)
-    pruned = prune(database, TENANT, keep, batch=7)
-    assert (pruned["daily_counters"], pruned["daily_counters_apart"]) == (16, 28)
-    with database.tenant(TENANT) as connection:
-        assert counters.totals(connection, 400) == before
-    assert rows(database, "SELECT count(*) FROM daily_counters WHERE day < current_date") == [(4,)]
-    assert prune(database, TENANT, keep)["daily_counters_apart"] == 0
+@pytest.fixture
+def write(database: Database) -> Write:
+    """Writes a memory of Ann's, and returns its id."""
 
+    def written(content: str, type_: str = "fact", importance: float = 5, **fields: object) -> UUID:
+        given = {"scope": "user", "user_id": "test:ann", "content": content, "type": type_}
+        memory = MemoryIn.model_validate(given | {"importance": importance} | fields)
+        identity = remember(database, TENANT, memory).id
+        assert identity is not None
+        return identity
 
-def test_of_too_many_memories_of_a_user_the_least_useful_go_first(
-    database: Database, keep: Retention
-) -> None:
-    ages = [
-        (importance, uses, days)
-        for importance in (0, 1, 5, 9)
-        for uses in (0, 1, 20)
-        for days in (0, 60, 200)
-    ]
-    with database.tenant(TENANT) as connection:
-        chats.ensure_tenant(connection, TENANT)
-        for number, (importance, uses, days) in enumerate(ages):
-            connection.execute(
-                text("""
-                    INSERT INTO memories (tenant_id, id, scope, type, user_id, content, content_hash, importance,
-                        access_count, created_at, last_accessed_at)
-                    VALUES ('default', gen_random_uuid(), 'user', 'fact', 'u1', :name, :hash, :importance, :uses,
-                        now() - interval '300 days', now() - :days * interval '1 day')
-                """),
-                {
-                    "name": str(number),
-                    "hash": bytes([number]),
-                    "importance": importance,
-                    "uses": uses,
-                    "days": days,
-                },
-            )
-    kept = Retention(**{**vars(keep), "memories_per_user": 20})
-    assert prune(database, TENANT, kept, batch=3)["memories_over_user_cap"] == len(ages) - 20
-    best = sorted(range(len(ages)), key=lambda each: usefulness(*ages[each]), reverse=True)[:20]
-    # equally useful ones are one as good as the other
-    left = sorted(usefulness(*ages[int(name)]) for (name,) in rows(database, "SELECT content FROM memories"))
-    assert left == sorted(usefulness(*ages[each]) for each in best)
+    return written
 
 
 def test_history_goes_before_what_is_known_and_what_was_said_by_hand_goes_last(
-    database: Database, keep: Retention
+    database: Database, write: Write, keep: Retention
 ) -> None:
     # Given a page of Ann's: something wrong, a chain of three homes, a document, and what was written by hand
     accept.accept(database, TENANT, OLD, [message(0)])
-
-    def write(content: str, type_: str = "fact", importance: float = 5, **fields: object) -> UUID:
-        given = {
-            "scope": "user",
-            "user_id": "test:ann",
-            "content": content,
-            "type": type_,
-            "importance": importance,
-        }
-        written = remember(database, TENANT, MemoryIn.model_validate(given | fields))
-        assert written.id is not None
-        return written.id
 
     homes = [write("Lives in Porto.")]
     for home in ("Lives in Braga.", "Lives in Faro."):
@@ -203,25 +130,20 @@ def test_history_goes_before_what_is_known_and_what_was_said_by_hand_goes_last(
 
 
 def test_history_and_answers_that_nobody_was_shown_go_after_their_time(
-    database: Database, keep: Retention
+    database: Database, write: Write, keep: Retention
 ) -> None:
     accept.accept(database, TENANT, OLD, [message(0)])
     accept.accept(database, TENANT, OLDER, [message(0)])
 
-    def write(content: str, **fields: object) -> UUID:
-        given = {"scope": "user", "user_id": "test:ann", "content": content, "learned_in": OLD.chat_id}
-        written = remember(database, TENANT, MemoryIn.model_validate(given | fields))
-        assert written.id is not None
-        return written.id
-
     # Given what was superseded and wrong long ago, and what was superseded in private only
-    home, boat, cat = write("Lives in Porto."), write("Has a boat."), write("Has a cat.")
+    home, boat = write("Lives in Porto."), write("Has a boat.")
+    cat = write("Has a cat.", learned_in=OLD.chat_id)
     manual_changes.correct(database, TENANT, home, MemoryCorrection(content="Lives in Braga."))
     manual_changes.correct(database, TENANT, boat, MemoryCorrection())
     manual_changes.correct(
         database, TENANT, cat, MemoryCorrection(content="Has two cats.", chat_id=OLDER.chat_id)
     )
-    old_answer, shown_answer = write("Old?", type="qa_turn"), write("Shown?", type="qa_turn")
+    old_answer, shown_answer = write("Old?", "qa_turn"), write("Shown?", "qa_turn")
     with database.tenant(TENANT) as connection:
         connection.execute(
             text("""
@@ -241,13 +163,11 @@ def test_history_and_answers_that_nobody_was_shown_go_after_their_time(
     assert {lately, cat, shown_answer} <= {id_ for (id_,) in rows(database, "SELECT id FROM memories")}
 
 
-def test_what_is_done_long_ago_goes_and_tombstones_stay(
-    database: Database, rules: SessionPolicy, policy: Policy, keep: Retention
-) -> None:
+def test_what_is_done_long_ago_goes_and_tombstones_stay(database: Database, keep: Retention) -> None:
     # Given receipts and backfills, done long ago and lately, and what an agent closed long ago
     for external in ("a", "b"):
         forget.start(database, TENANT, Subject(kind="message", chat_id=CHAT.chat_id, external_id=external))
-    run(database, "forget", forget.forgetter(database, rules), policy)
+    run(database, "forget", forget.forgetter(database, SESSION_POLICY))
     suppression.remember_user(database, TENANT, "test:ann", remembered=False)
     said = [
         message(n, id=f"{key}{n}", sender_id="test:bob", session_key=key, closes_session=n == 1)
@@ -255,7 +175,7 @@ def test_what_is_done_long_ago_goes_and_tombstones_stay(
         for n in range(2)
     ]
     accept.accept(database, TENANT, CHAT, said)
-    place(database, rules, policy)
+    place(database)
     with database.tenant(TENANT) as connection:
         for statement in (
             "UPDATE forget_receipts SET finished_at = now() - interval '401 days' WHERE id = 1",

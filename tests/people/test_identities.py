@@ -1,8 +1,9 @@
 """Linking the senders of one person: what follows the person, what parts again, and what is never lost."""
 
-import json
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from threading import Event
 
 import pytest
 from sqlalchemy import text
@@ -11,12 +12,12 @@ from pipeline.erasure import export, forget
 from pipeline.ingest import accept
 from pipeline.memories import statements
 from pipeline.operations.retention import prune, retention_of
-from pipeline.people import identities, suppression
+from pipeline.people import identities, membership, suppression
 from pipeline.recall import build_context
 from pipeline.store.connections.database import Database
-from schemas.errors import InvalidInput
+from schemas.errors import Retryable
 from schemas.memory.memories import MemoryFilter, MemoryIn
-from schemas.messages import ChatIn
+from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery
 from schemas.people.forgetting import Subject
 from schemas.settings import Settings
@@ -59,13 +60,6 @@ def ann(shared: Database, tenant: str) -> str:
     return tenant
 
 
-def test_without_links_everybody_is_a_user_of_their_own(shared: Database, ann: str) -> None:
-    assert shown(shared, ann, "telegram:ann") == {"likes tea"}
-    user = identities.show(shared, ann, "slack:ann")
-    assert (user.user_id, user.senders, user.chats, user.memories) == ("slack:ann", [], 1, 1)
-    assert identities.listing(shared, ann) == []
-
-
 def test_memories_follow_the_person_and_part_again_as_they_came(shared: Database, ann: str) -> None:
     for sender in ("telegram:ann", "slack:ann"):
         assert identities.link(shared, ann, sender, "ann").outcome == "linked"
@@ -94,32 +88,13 @@ def test_merged_users_are_one_by_either_id(shared: Database, ann: str) -> None:
         assert shown(shared, ann, any_id) == {"likes tea", "likes ink"}
 
 
-def test_a_sender_can_be_the_user_that_others_are_linked_to(shared: Database, ann: str) -> None:
-    identities.link(shared, ann, "slack:ann", "telegram:ann")
-    # either way round it is the same person already
-    assert identities.link(shared, ann, "telegram:ann", "slack:ann").outcome == "unchanged"
-    assert shown(shared, ann, "slack:ann") == {"likes tea", "likes ink"}
-    with pytest.raises(InvalidInput, match="unlink the others from it"):
-        identities.unlink(shared, ann, "telegram:ann")
-    # whoever is linked to her comes along when she is linked
-    identities.link(shared, ann, "telegram:ann", "ann")
-    assert identities.show(shared, ann, "slack:ann").user_id == "ann"
-
-
-def test_an_export_holds_all_senders_of_the_person(shared: Database, ann: str) -> None:
-    identities.link(shared, ann, "telegram:ann", "ann")
-    identities.link(shared, ann, "slack:ann", "ann")
-    records = list(export.export_user(shared, ann, "slack:ann"))
-    assert [r["senders"] for r in records if r["record"] == "user"] == [["slack:ann", "telegram:ann"]]
-    assert {r["content"] for r in records if r["record"] == "message"} == {"I like tea", "I like ink"}
-    assert {r["content"] for r in records if r["record"] == "memory"} == {"likes tea", "likes ink"}
-    assert {r["chat_id"] for r in records if r["record"] == "chat"} == {PHONE.chat_id, WORK.chat_id}
-
-
-def test_forgetting_takes_a_person_under_every_id(shared: Database, ann: str) -> None:
+def test_an_export_and_forgetting_take_a_person_under_every_id(shared: Database, ann: str) -> None:
     identities.link(shared, ann, "telegram:ann", "ann")
     identities.link(shared, ann, "slack:ann", "ann")
     assert forget.plan(shared, ann, Subject(kind="user", sender_id="slack:ann"))["messages"] == 2
+    exported = list(export.export_user(shared, ann, "slack:ann"))
+    assert {r["content"] for r in exported if r["record"] == "message"} == {"I like tea", "I like ink"}
+    assert {r["content"] for r in exported if r["record"] == "memory"} == {"likes tea", "likes ink"}
     counts = forgotten(shared, ann, "slack:ann")
     assert (counts["messages"], counts["memories"], counts["links"]) == (2, 2, 3)
     assert left(shared, ann, ["ann", "likes", "I like"]) == []
@@ -132,7 +107,6 @@ def test_forgetting_takes_a_person_under_every_id(shared: Database, ann: str) ->
         # what she says from now on is hers, and learned anew
         assert knows(shared, ann, sender, f"likes coffee, says {sender}") == "new"
         assert identities.show(shared, ann, sender).senders == []
-    assert knows(shared, ann, "telegram:ann", "likes tea", said_at="2126-01-01T00:00:00Z") == "new"
 
 
 def left(database: Database, tenant: str, words: Sequence[str]) -> list[str]:
@@ -162,11 +136,6 @@ def test_who_is_switched_off_is_so_under_every_id(shared: Database, ann: str) ->
 def test_memories_of_a_chat_that_is_off_or_gone_are_not_written(shared: Database, ann: str) -> None:
     accept.accept(shared, ann, ChatIn(chat_id="test:off", memory=False), [message(0)])
     assert knows(shared, ann, "telegram:ann", "likes rain", learned_in="test:off") == "kept_out"
-    with pytest.raises(InvalidInput, match="there is no chat test:nowhere") as refused:
-        knows(shared, ann, "telegram:ann", "likes rain", learned_in="test:nowhere")
-    assert refused.value.field == "learned_in"
-    with pytest.raises(InvalidInput, match="there is no session 4711"):
-        statements.remember(shared, ann, MemoryIn(scope="session", session_id=4711, content="now"))
     forget.start(shared, ann, Subject(kind="chat", chat_id=WORK.chat_id))
     run(shared, "forget", forget.forgetter(shared, SESSION_POLICY))
     for content in ("likes ink", "likes pens"):
@@ -184,4 +153,42 @@ def test_the_cap_of_memories_is_the_persons(shared: Database, ann: str) -> None:
     assert prune(shared, ann, keep)["memories_over_user_cap"] == 8
     kept = statements.listing(shared, ann, MemoryFilter(user_id="slack:ann"))
     assert {m.content for m in kept} == {f"{which} {n}" for n in (3, 4) for which in ("fact", "other fact")}
-    assert json.loads(kept[0].model_dump_json())["scope"] == "user"
+
+
+# Who is in a chat
+
+
+CHAT = ChatIn(chat_id="test:1")
+
+
+def accepted(database: Database, tenant: str, messages: list[MessageIn]) -> int:
+    while True:
+        try:
+            return accept.accept(database, tenant, CHAT, messages).new
+        except Retryable:
+            continue
+
+
+def test_whoever_speaks_while_they_are_forgotten_is_a_member(shared: Database, tenant: str) -> None:
+    bot = message(2, sender_id="test:bot", role="assistant")
+    accepted(shared, tenant, [message(0), message(1, sender_id="test:bob"), bot])
+    begun = Event()
+
+    def speak() -> None:
+        for number in range(10):
+            if number == 5:
+                # what was accepted before goes
+                begun.wait()
+            said = message(0, id=f"later-{number}", sent_at="2126-01-01T00:00:00Z")
+            accepted(shared, tenant, [said])
+
+    with ThreadPoolExecutor(1) as pool:
+        speaking = pool.submit(speak)
+        try:
+            forget.start(shared, tenant, Subject(kind="user", sender_id="test:ann"))
+        finally:
+            begun.set()
+        run(shared, "forget", forget.forgetter(shared, SESSION_POLICY))
+        speaking.result()
+    # and a bot is none
+    assert membership.show(shared, tenant, CHAT.chat_id).members == ["test:ann", "test:bob"]

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.people.visibility import Place, may_show, place_of_question, visible
+from pipeline.people.visibility import Place, may_show, place_of_question
 from pipeline.store.chats.membership import Visible
 from schemas.memory.memories import VisibilityPolicy
 
@@ -31,29 +31,6 @@ def test_nobody_sees_what_was_learned_where_they_were_not(there: Place, here: Pl
 def test_nothing_of_a_direct_chat_is_ever_shown_in_a_group(there: Place, here: Place) -> None:
     if there.kind == "direct" and here.kind != "direct":
         assert not may_show(STRICT, there, here)
-
-
-@given(THERE, HERE)
-def test_nothing_that_one_person_alone_said_is_shown_in_a_group(there: Place, here: Place) -> None:
-    if len(there.persons) == 1 and not there.others and here.kind == "group":
-        assert not may_show(STRICT, there, here)
-
-
-@given(THERE, HERE, PEOPLE)
-def test_whoever_joins_makes_no_more_visible(there: Place, here: Place, more: frozenset[str]) -> None:
-    crowd = Place(chat_id=here.chat_id, kind=here.kind, persons=here.persons | more, others=here.others)
-    if here.persons and may_show(STRICT, there, crowd):
-        assert may_show(STRICT, there, here)
-
-
-@given(HERE, st.lists(THERE))
-def test_policies_show_everything_or_one_chat_alone(here: Place, others: list[Place]) -> None:
-    everything, nothing = visible("tenant", here, others), visible("chat", here, others)
-    assert everything.shows("there")
-    assert everything.shows("never heard of")
-    assert nothing.chats == {"here"}
-    assert nothing.shows("here")
-    assert not nothing.shows("there")
 
 
 @given(KINDS, PEOPLE, st.booleans(), st.none() | st.sampled_from(["ann", "zoe"]))

@@ -9,7 +9,7 @@ from pipeline.store.connections.database import Database
 from pipeline.store.operations import catalog
 from schemas.settings import Settings
 from tests.commands.conftest import Run, run  # noqa: F401 - a fixture
-from tests.commands.test_doctor import as_superuser, found, may_mend
+from tests.commands.test_doctor import as_superuser, may_mend
 
 REPAIR = "run `backscroll dev schema`, or, where an old migration was edited, undo that and write a new one"
 
@@ -76,17 +76,6 @@ def test_tables_that_lack_something_are_refused_by_whoever_opens_them(
     assert (said.code, "column chats language_by" in said.out.replace("\n", " ")) == (6, True), said.err
 
 
-def test_what_else_differs_is_found_by_the_doctor(
-    run: Run,  # noqa: F811
-    database: Database,
-    postgres: EmbeddedPostgres,
-    database_name: str,
-) -> None:
-    as_superuser(postgres, database_name, "DROP POLICY one_tenant ON memories")
-    database.check()
-    assert found(run)["schema"] == "error"
-
-
 def test_what_an_operator_adds_is_nobodys_business(
     database: Database, postgres: EmbeddedPostgres, database_name: str
 ) -> None:
@@ -101,20 +90,3 @@ def test_what_an_operator_adds_is_nobodys_business(
         "CREATE FUNCTION of_the_operator() RETURNS int LANGUAGE sql RETURN 1",
     )
     assert differing(database) == []
-
-
-def test_a_database_of_an_older_development_version_is_refused_with_a_way_out(
-    run: Run,  # noqa: F811
-    settings: Settings,
-    postgres: EmbeddedPostgres,
-    database_name: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    as_superuser(postgres, database_name, "UPDATE alembic_version SET version_num = '0018'")
-    may_mend(settings, monkeypatch)
-    for command in (("db", "upgrade"), ("db", "reset", "--yes"), ("up", "--no-flower"), ("chats",)):
-        told = run(*command)
-        assert (told.code, "Traceback" in told.err) == (4, False), (command, told.err)
-        assert "older development version (migration 0018)" in told.err
-        assert "export" in told.err
-        assert "import" in told.err

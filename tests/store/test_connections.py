@@ -2,26 +2,21 @@
 
 import asyncio
 import socket
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from itertools import product
 from typing import Any
 
 import psycopg
 import pytest
-from psycopg.sql import Literal
-from psycopg.types.json import Jsonb
 from sqlalchemy import text
 
-from ops.dev.scripts import SENTENCES
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.store.connections import trips
 from pipeline.store.connections.database import Database
 from schemas.errors import DatabaseUnavailable
-from schemas.settings import Settings
 from tests.conftest import TENANT
 from tests.scripts import of_bytes
-from workers.app import make_app
 
 
 def test_connections_that_the_server_ended_are_replaced_before_they_are_used(
@@ -51,36 +46,17 @@ def test_a_connection_that_ends_within_a_transaction_is_told_from_a_server_that_
         connection.execute(text("SELECT 1"))
 
 
-# Until a host that went away without a word is given up: idle, then three times this long.
-GIVEN_UP_SECONDS = 10 + 3 * 5
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems name these options otherwise")
 def test_a_network_that_goes_away_without_a_word_is_noticed_in_seconds_and_not_in_hours(
-    database: Database, settings: Settings
+    database: Database,
 ) -> None:
     """TCP asks an idle peer for the first time after two hours, unless it is told otherwise."""
-    options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
-    with make_app(settings) as app, app.connection_for_read() as broker:
-        redis = broker.default_channel.client.connection_pool.make_connection()
-        redis.connect()
-        assert redis._sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
-        idle, interval, count = (redis._sock.getsockopt(socket.SOL_TCP, option) for option in options)
-        assert idle + interval * count == GIVEN_UP_SECONDS
-        redis.disconnect()
     with database.tenant(TENANT) as connection:
         driver = connection.connection.driver_connection
         assert isinstance(driver, psycopg.Connection)
-        # to a server on this host there is no TCP, on which alone they count
         asked = driver.info.get_parameters()
-        given = {
-            name: int(asked[name]) for name in ("keepalives_idle", "keepalives_interval", "keepalives_count")
-        }
-        assert (
-            given["keepalives_idle"] + given["keepalives_interval"] * given["keepalives_count"]
-            == GIVEN_UP_SECONDS
-        )
-        assert int(asked["tcp_user_timeout"]) == 20_000
+    idle, interval, count = (int(asked[f"keepalives_{name}"]) for name in ("idle", "interval", "count"))
+    assert idle + interval * count == 25
+    assert int(asked["tcp_user_timeout"]) == 20_000
 
 
 SMALL_BUFFER = 4096
@@ -110,24 +86,15 @@ def connected(postgres: EmbeddedPostgres, buffer: int | None = None) -> Iterator
 
 @SENDS
 @pytest.mark.parametrize("buffer", [None, SMALL_BUFFER])
-@pytest.mark.parametrize("script", SENTENCES)
 def test_a_text_of_any_script_and_size_goes_there_and_comes_back(
-    postgres: EmbeddedPostgres, send: Send, buffer: int | None, script: str
+    postgres: EmbeddedPostgres, send: Send, buffer: int | None
 ) -> None:
     with connected(postgres, buffer) as connection:
         prepared: trips.Prepared = {}
-        for size in (0, 200, 70_000, MEGABYTE):
+        for script, size in product(("arabic", "emoji", "latin"), (0, 200, 70_000, MEGABYTE)):
             text = of_bytes(script, size)
             echoes: list[trips.Statement] = [("SELECT %(text)s || '', 1", {"text": text})] * 2
             assert send(connection, prepared, echoes) == (text, 1)
-
-
-def test_mappings_travel_in_utf_8_and_not_three_times_as_long(postgres: EmbeddedPostgres) -> None:
-    text = of_bytes("cyrillic", MEGABYTE)
-    with connected(postgres) as connection:
-        assert len(Literal(Jsonb([text])).as_bytes(connection)) < len(text.encode()) + 100
-        found = trips.send(connection, {}, [("SELECT CAST(%(said)s AS jsonb)", {"said": Jsonb([text])})])
-        assert found == ([text],)
 
 
 @SENDS
@@ -150,15 +117,6 @@ def test_a_transaction_that_does_not_begin_is_given_up_and_its_connection_closed
 
 
 @SENDS
-@pytest.mark.parametrize(
-    ("failing", "error"),
-    [
-        ("SELECT 1 / %(zero)s", psycopg.errors.DivisionByZero),
-        ("SELECT FROM nothing WHERE %(zero)s = 0", psycopg.errors.UndefinedTable),
-    ],
-)
-def test_an_error_of_a_statement_is_raised_as_itself(
-    postgres: EmbeddedPostgres, send: Send, failing: str, error: type[psycopg.Error]
-) -> None:
-    with connected(postgres) as connection, pytest.raises(error):
-        send(connection, {}, [(failing, {"zero": 0}), ("SELECT 1", {})])
+def test_an_error_of_a_statement_is_raised_as_itself(postgres: EmbeddedPostgres, send: Send) -> None:
+    with connected(postgres) as connection, pytest.raises(psycopg.errors.DivisionByZero):
+        send(connection, {}, [("SELECT 1 / %(zero)s", {"zero": 0}), ("SELECT 1", {})])

@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 from hypothesis import HealthCheck, example, given
@@ -87,7 +86,7 @@ def bm25(bags: list[list[str]], words: list[str], mean: float) -> dict[int, floa
     return scores
 
 
-@hypothesis_settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=300), min_size=1, max_size=12),
     st.lists(st.sampled_from(WORDS), min_size=1, unique=True),
@@ -112,52 +111,6 @@ def test_scores_are_those_of_the_formula(database: Database, bags: list[list[str
     assert found.document_frequency == {
         word: df for word in asked if (df := sum(word in bag for bag in really))
     }
-
-
-@hypothesis_settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    st.lists(
-        st.lists(st.lists(st.sampled_from("abc"), min_size=1, max_size=9), min_size=1, max_size=4),
-        min_size=1,
-        max_size=5,
-    ),
-    st.lists(st.sampled_from("abcx"), min_size=1, unique=True),
-)
-def test_a_session_is_scored_by_all_that_was_said_in_it(
-    database: Database, sessions: list[list[list[str]]], words: list[str]
-) -> None:
-    bags = [bag for session in sessions for bag in session]
-    with database.tenant(TENANT) as connection:
-        write(connection, bags)
-        ids, first = [], 1
-        for session in sessions:
-            ids += connection.execute(
-                text("""
-                    INSERT INTO conversation_sessions (tenant_id, chat_id, session_key, started_at, ended_at,
-                        message_count, token_count, participants, status)
-                    SELECT :t, 'test:1', '', TIMESTAMPTZ '2026-01-01 00:00Z' + :first * interval '1 min',
-                        TIMESTAMPTZ '2026-01-01 00:00Z' + :last * interval '1 min', :count, 1, '{}', 'closed'
-                    RETURNING id
-                """),
-                {"t": TENANT, "first": first, "last": first + len(session) - 1, "count": len(session)},
-            ).scalars()
-            first += len(session)
-        given = {"words": words, "total": len(bags)}
-        call = "SELECT sessions FROM keyword_search('test:1', NULL, :words, :total, 3, 5000, 10, 10)"
-        found = connection.execute(text(call), given).scalar_one() or {}
-        connection.rollback()
-    expected: dict[str, float] = {}
-    for id_, session in zip(ids, sessions, strict=True):
-        said = Counter(word for bag in session for word in bag)
-        norm = 1.2 * (0.25 + 0.75 * len(session) / (len(bags) / len(sessions)))
-        for word in words:
-            df = sum(word in bag for bag in bags)
-            idf = math.log(1 + (len(bags) - df + 0.5) / (df + 0.5))
-            if said[word]:
-                expected[str(id_)] = expected.get(str(id_), 0.0) + idf * said[word] * 2.2 / (
-                    said[word] + norm
-                )
-    assert found == pytest.approx(expected)
 
 
 @pytest.fixture
@@ -195,43 +148,31 @@ def test_above_the_cap_the_rarest_words_say_who_is_scored_and_all_words_how(
 
 
 def test_the_index_is_used_by_the_role_that_walls_hold(database: Database) -> None:
+    scans = text("""
+        SELECT i.idx_scan, t.seq_scan FROM pg_stat_user_indexes i JOIN pg_stat_user_tables t USING (relid)
+        WHERE i.indexrelname = 'messages_keys'
+    """)
     with database.tenant(TENANT) as connection:
         write(connection, [["boiler"]] * 10)
-
-    def scans() -> tuple[int, int]:
-        with database.tenant(TENANT) as connection:
-            row = connection.execute(
-                text("""
-                    SELECT i.idx_scan, t.seq_scan FROM pg_stat_user_indexes i JOIN pg_stat_user_tables t USING (relid)
-                    WHERE i.indexrelname = 'messages_keys'
-                """)
-            ).one()
-            return row[0], row[1]
-
-    used, read_whole = scans()
     with database.tenant(TENANT) as connection:
+        used, read_whole = connection.execute(scans).one()
         assert len(search(connection, ["boiler"]).scores) == 10
         connection.execute(text("SELECT pg_stat_force_next_flush()"))
     # once to count the word, once to score
-    assert scans() == (used + 2, read_whole)
-
-
-def test_only_its_own_thread_is_searched(database: Database) -> None:
     with database.tenant(TENANT) as connection:
-        ids = write(connection, [["boiler"], ["boiler"]])
-        connection.execute(text("UPDATE messages SET session_key = 'k' WHERE id = :id"), {"id": ids[1]})
-        thread = Scope(chat_id="test:1", language="simple", session_key="k")
-        assert list(search(connection, ["boiler"], thread).scores) == [ids[1]]
-        assert set(search(connection, ["boiler"]).scores) == set(ids)
+        assert connection.execute(scans).one() == (used + 2, read_whole)
+
+
+CALL = "keyword_search('test:1', NULL, ARRAY['boiler'], 1, 1, 10, 10)"
 
 
 def test_no_caller_finds_what_another_tenant_wrote(database: Database) -> None:
     with database.tenant("one") as connection:
         write(connection, [["boiler"]], tenant="one")
-    hostile = [["boiler"], ["' | 'boiler"], ["x') OR true --"], ["\\"], ["'"], [""]]
+    hostile = [["boiler"], ["' | 'boiler"], ["x') OR true --"], ["\\"], ["'"]]
     for tenant in ("two", "", "one' OR 'a'='a"):
         with database.tenant(tenant) as connection:
-            for words in hostile[:-1]:
+            for words in hostile:
                 assert search(connection, words).scores == {}
             for chat in ("test:1", "%", "' OR true --"):
                 assert search(connection, ["boiler"], Scope(chat_id=chat, language="simple")).scores == {}
@@ -240,30 +181,21 @@ def test_no_caller_finds_what_another_tenant_wrote(database: Database) -> None:
         # without a tenant nothing, whatever the transaction said before
         connection.execute(text("SELECT set_config('app.tenant_id', '', true)"))
         assert search(connection, ["boiler"]).scores == {}
-
-
-def test_names_that_a_caller_shadows_are_not_what_the_function_reads(database: Database) -> None:
-    with database.tenant("one") as connection:
-        write(connection, [["boiler"]], tenant="one")
+    # nor by names that shadow those which the function reads
     with database.tenant("two") as connection:
         connection.execute(text("CREATE TEMPORARY TABLE messages AS SELECT 1"))
         connection.execute(
             text("""
-                CREATE FUNCTION pg_temp.nullif(text, text) RETURNS text LANGUAGE sql AS $$ SELECT 'one' $$;
                 CREATE FUNCTION pg_temp.current_setting(text, boolean) RETURNS text LANGUAGE sql AS $$ SELECT 'one' $$;
+                SET LOCAL search_path = pg_temp, pg_catalog, public
             """)
         )
-        connection.execute(text("SET LOCAL search_path = pg_temp, pg_catalog, public"))
-        found = connection.execute(
-            text("SELECT scores FROM public.keyword_search('test:1', NULL, ARRAY['boiler'], 1, 1, 10, 10)")
-        ).scalar_one()
-        assert found is None
+        assert connection.scalar(text(f"SELECT scores FROM public.{CALL}")) is None
 
 
 def test_nobody_but_the_app_may_call_it_and_nobody_may_change_it(database: Database) -> None:
-    call = "SELECT keyword_search('test:1', NULL, ARRAY['boiler'], 1, 1, 10, 10)"
     with pytest.raises(ProgrammingError, match="permission denied"), database.maintenance() as connection:
-        connection.execute(text(call))
+        connection.execute(text(f"SELECT {CALL}"))
     for change in (
         "ALTER FUNCTION keyword_search OWNER TO backscroll_app",
         "ALTER FUNCTION keyword_search SET search_path = pg_temp",
@@ -272,52 +204,25 @@ def test_nobody_but_the_app_may_call_it_and_nobody_may_change_it(database: Datab
     ):
         with pytest.raises(ProgrammingError), database.tenant("one") as connection:
             connection.execute(text(change))
-    with database.tenant("one") as connection:
-        owner = connection.execute(
-            text("""
-                SELECT r.rolname, r.rolcanlogin, p.prosecdef,
-                    has_column_privilege(r.oid, 'messages', 'content', 'SELECT')
-                FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner WHERE proname = 'keyword_search'
-            """)
-        ).one()
-    assert tuple(owner) == ("backscroll_search", False, True, False)
 
 
-# Thai has marks above its letters, which are parts of them.
-UNITS = ["日", "本", "々", "カ", "ー", "が", "가", "나", "น", "นี้", "ວ", "か\u3099"]
-OTHERS = ["a", "ß", "Я", "7", " ", "。", "、", "-", "\n", "\x02", "😀", "ㅋ"]
+# By overlapping pairs, and a sign alone by itself; Thai has marks above its letters, which are parts of them.
+CUT = {
+    "日本語": "日本 本語",
+    "か\u3099日": "か\u3099日",
+    "東京へgo": "東京 京へ go",
+    "今日。明": "今日 明",
+    "カー-7": "カー -7",
+    "가나다 ß😀a": "가나 나다 ß 😀 a",
+    "นี้นน": "นี้น นน",
+}
 
 
-def pairs(parts: list[str]) -> list[str]:
-    """The words of a text of these parts: runs of `UNITS` by overlapping pairs, one by itself, and the rest."""
-    words, run, rest = [], list[str](), ""
-    for part in [*parts, " "]:
-        if part in UNITS:
-            words += rest.split()
-            run, rest = [*run, part], ""
-        else:
-            words += [a + b for a, b in pairwise(run)] if len(run) > 1 else run
-            run, rest = [], rest + (f" {part} " if part == "😀" else " " if part in "。、\x02" else part)
-    return words + rest.split()
-
-
-@hypothesis_settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(parts=st.lists(st.sampled_from(UNITS + OTHERS), max_size=30))
-def test_scripts_without_spaces_are_cut_into_overlapping_pairs(shared: Database, parts: list[str]) -> None:
-    with shared.tenant(TENANT) as connection:
-        cut = connection.scalar(text("SELECT pairs_of(words_apart(:content))"), {"content": "".join(parts)})
-    assert cut.split() == pairs(parts)
-
-
-@hypothesis_settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(content=st.text(st.characters(exclude_characters="\x00", codec="utf-8"), max_size=80))
-def test_the_words_of_two_languages_are_those_of_each(shared: Database, content: str) -> None:
-    with shared.tenant(TENANT) as connection:
-        of = {
-            language: set(keyword_search.lexemes(connection, language, content))
-            for language in ("german", "english", "german+english", "english+german")
-        }
-    assert of["german"] | of["english"] == of["german+english"] == of["english+german"]
+def test_scripts_without_spaces_are_cut_into_overlapping_pairs(database: Database) -> None:
+    with database.tenant(TENANT) as connection:
+        for said, words in CUT.items():
+            cut = connection.scalar(text("SELECT pairs_of(words_apart(:content))"), {"content": said})
+            assert cut.split() == words.split(), said
 
 
 PIECES = (
@@ -329,18 +234,16 @@ TEXTS = st.lists(st.one_of(st.sampled_from(PIECES), st.just("\u00a0"), st.text(m
 )
 
 
-@pytest.mark.parametrize("language", ["english", "simple", "chinese", "german+english"])
+@pytest.mark.parametrize("language", ["chinese", "german+english"])
 def test_words_looked_up_one_by_one_are_those_of_the_text(database: Database, language: str) -> None:
     chat = ChatIn(chat_id="test:words", language=language)
     accept.accept(database, TENANT, chat, [message(0, "hello")])
     with database.tenant(TENANT) as connection:
 
-        @hypothesis_settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+        @hypothesis_settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
         @given(TEXTS.filter(lambda text: "\0" not in text))
         @example("where did ann@example.org go / run -5 &amp; 你好")
         @example("Ѐ À ёж Zoë")
-        @example("\u0300")
-        @example("Wann ~0")
         @example("Zoë \u0301\u0300 и \u0306 l\u0327eau")
         def same(text: str) -> None:
             found = prelude.read(connection, chat.chat_id, None, [text], Latest(questions=0, messages=0))
@@ -351,22 +254,3 @@ def test_words_looked_up_one_by_one_are_those_of_the_text(database: Database, la
             ), text
 
         same()
-
-
-APART = {
-    "“Hello” — wait…ok": "hello wait ok",
-    "«Bonjour»\u00a0! Où\u202f?": "bonjour ou",
-    "¿Qué? ¡100€!": "que 100",
-    "cake🎂please 👍🏽👍": "cake 🎂 please 👍",
-    "l’eau Zoë’s": "l eau zoe s",
-    "soft\u00adhyphen zero\u200bwidth": "softhyphen zero width",
-    "hi，你好。ok": "hi 你好 ok",
-    "\u0300": "",
-    "Zoë \u0301\u0300": "zoe",
-}
-
-
-def test_signs_beyond_ascii_are_no_letters_of_a_word_in_any_locale(database: Database) -> None:
-    with database.tenant(TENANT) as connection:
-        for said, words in APART.items():
-            assert sorted(keyword_search.lexemes(connection, "simple", said)) == sorted(words.split()), said

@@ -34,9 +34,7 @@ _PARTS = text("""
 """)
 
 
-def nearest(
-    database: Database, limit: int, *, words_only: bool = False, alone: bool = False
-) -> list[FoundMemory]:
+def nearest(database: Database, limit: int, *, alone: bool = False) -> list[FoundMemory]:
     """The nearest memories of each kind to `QUESTION`."""
     visible = Visible(everywhere=False, chats=frozenset([CHAT]))
     seen = Seen(visible=visible, asker_ids=["test:ann"], alone=alone)
@@ -48,7 +46,7 @@ def nearest(
             which,
             words=["ann", "boat", "row"],
             space=vectors.active_space(connection),
-            query=None if words_only else DeterministicEmbedder().embed_query(QUESTION),
+            query=DeterministicEmbedder().embed_query(QUESTION),
         ).found
         connection.execute(text("SELECT pg_stat_force_next_flush()"))
     return list(found)
@@ -60,7 +58,7 @@ def house(database: Database) -> Database:
     return database
 
 
-CHUNKS = 1200
+CHUNKS, EXACT_UP_TO = 800, 600
 
 
 @pytest.fixture
@@ -87,7 +85,7 @@ def library(house: Database, settings: Settings, postgres: EmbeddedPostgres, dat
     return house
 
 
-def test_many_documents_are_searched_by_their_index_and_the_nearest_are_found(
+def test_many_documents_are_searched_by_their_index_and_what_it_does_not_have_is_found_all_the_same(
     library: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given what one who is asked knows besides
@@ -96,30 +94,23 @@ def test_many_documents_are_searched_by_their_index_and_the_nearest_are_found(
     exact = nearest(library, 20)
     used = scans(library, "memory")
     # When the documents are many
-    monkeypatch.setattr(vector_search, "EXACT_UP_TO", 1000)
+    monkeypatch.setattr(vector_search, "EXACT_UP_TO", EXACT_UP_TO)
     by_index = nearest(library, 20)
     # Then their index is read, and finds what comparing all finds, though another tenant's are nearer
     assert scans(library, "memory") == used + 1
     assert len(by_index) == len(exact) == 21
     assert len({each.id for each in by_index} & {each.id for each in exact}) >= 18
     assert all(each.content.startswith(("книга", "Ann")) for each in by_index)
-    assert [each.similarity for each in by_index] == sorted(
-        (each.similarity for each in by_index), reverse=True
-    )
-
-
-def test_what_the_index_does_not_have_or_not_enough_of_is_found_all_the_same(
-    library: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(vector_search, "EXACT_UP_TO", 1000)
-    # Given a document that waits for its vectors, and one of Ann's own
+    similarities = [each.similarity for each in by_index]
+    assert similarities == sorted(similarities, reverse=True)
+    # and a document that waits for its vectors, one of Ann's own, and more than the index is asked for
     documents.keep(library, TENANT, DocumentIn(document_id="new", content="…"), ["Ann may row the boat."])
     of_ann(library, "the boat of Ann", type="document", document_id="own", chunk_index=0, learned_in=None)
     found = nearest(library, 20, alone=True)
     assert {"Ann may row the boat.", "the boat of Ann"} <= {each.content for each in found}
     assert sum(each.document_id == "all" for each in found) >= 19
-    # more than the index is asked for
-    assert len(nearest(library, 300)) == 300
+    # of each kind, and she knows one thing of her own
+    assert len(nearest(library, 300)) == 300 + 1
     assert {each.content for each in nearest(library, CHUNKS + 1)} > {f"книга {n}" for n in range(CHUNKS)}
 
 

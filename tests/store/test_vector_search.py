@@ -19,7 +19,7 @@ from tests.ingest.test_quarantine import as_owner
 from tests.store.test_keyword_search import write
 from tests.store.test_migrations import owner_url
 
-MESSAGES = 1500
+MESSAGES, EXACT_UP_TO = 1000, 700
 
 
 def unit(rng: random.Random) -> Vector:
@@ -36,7 +36,7 @@ def filled(
 ) -> Database:
     """A large chat, and a chat of the same name of another tenant, with the statistics that autovacuum makes."""
     rng = random.Random(1)
-    for tenant, messages in ((TENANT, MESSAGES), ("other", 120)):
+    for tenant, messages in ((TENANT, MESSAGES), ("other", 100)):
         made = [unit(rng) for _ in range(messages)]
         with database.tenant(tenant) as connection:
             space = vectors.active_space(connection)
@@ -80,12 +80,12 @@ def scans(database: Database, kind: str = "message") -> int:
 
 
 def test_a_large_chat_is_searched_by_the_index_as_the_role_that_walls_hold(
-    filled: Database, monkeypatch: pytest.MonkeyPatch
+    filled: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query = unit(random.Random(2))
     exact = search(filled, query)
     used = scans(filled)
-    monkeypatch.setattr(vector_search, "EXACT_UP_TO", 1000)
+    monkeypatch.setattr(vector_search, "EXACT_UP_TO", EXACT_UP_TO)
     by_index = search(filled, query)
 
     assert (exact.search, by_index.search) == ("exact", "hnsw")
@@ -97,6 +97,10 @@ def test_a_large_chat_is_searched_by_the_index_as_the_role_that_walls_hold(
     assert list(by_index.cosines.values()) == sorted(by_index.cosines.values(), reverse=True)
     # the mean is that of the whole chat, not of what the index brought
     assert by_index.mean_cosine == pytest.approx(exact.mean_cosine, abs=0.03)
+    # and without an index exactly, which is said
+    as_owner(settings, "DROP INDEX message_vectors_space_1")
+    found = search(filled, query)
+    assert (found.search, found.compared) == ("exact", MESSAGES)
 
 
 def test_another_tenant_is_searched_exactly_while_it_is_small_and_finds_its_own_alone(
@@ -106,20 +110,11 @@ def test_another_tenant_is_searched_exactly_while_it_is_small_and_finds_its_own_
     with filled.tenant("other") as connection:
         theirs = set(connection.scalars(text("SELECT id FROM messages")))
     query = unit(random.Random(3))
-    # 120 of 1,620 are less than a tenth, and the index would mostly find what is not theirs
-    small = search(filled, query, messages=120, tenant="other")
-    assert (small.search, small.compared) == ("exact", 120)
+    # 100 of 1,100 are less than a tenth, and the index would mostly find what is not theirs
+    small = search(filled, query, messages=100, tenant="other")
+    assert (small.search, small.compared) == ("exact", 100)
     # even there it passes over the others until it has enough
     large = search(filled, query, messages=MESSAGES, tenant="other")
     assert (large.search, len(large.cosines)) == ("hnsw", 20)
     assert set(small.cosines) | set(large.cosines) <= theirs
     assert search(filled, query, tenant="nobody").cosines == {}
-
-
-def test_without_an_index_a_large_chat_is_searched_exactly_and_says_so(
-    filled: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(vector_search, "EXACT_UP_TO", 1000)
-    as_owner(settings, "DROP INDEX message_vectors_space_1")
-    found = search(filled, unit(random.Random(2)))
-    assert (found.search, found.compared) == ("exact", MESSAGES)
