@@ -86,7 +86,7 @@ def _search(connection: Connection, query: Ask, stopwatch: Stopwatch) -> Ranked:
 
 
 def _reranked(query: Ask, results: Ranked, reranker: Reranker, stopwatch: Stopwatch) -> Ranked:
-    """Let a cross-encoder read the best messages; if it does not answer they stay, and `degraded` says so."""
+    """Rerank the best messages by a cross-encoder; if it fails, keep their order and say so in `degraded`."""
     best = [hit.candidate.text for hit in results.ranked[: rerank.READ]]
     if not best:
         return results
@@ -99,7 +99,7 @@ def _reranked(query: Ask, results: Ranked, reranker: Reranker, stopwatch: Stopwa
 
 
 def _reordered(connection: Connection, query: Ask, results: Ranked, stopwatch: Stopwatch) -> Ranked:
-    """Add the sessions, and order all in the way that the profile asks for."""
+    """Add the sessions, and order everything as the profile asks."""
     parameters, as_of = query.request.parameters, query.request.as_of
     now, ranked = query.request.prelude.now, results.ranked
     with stopwatch.timed("sessions"):
@@ -109,7 +109,7 @@ def _reordered(connection: Connection, query: Ask, results: Ranked, stopwatch: S
             best = rank.rank_sessions(ranked)[:SESSIONS_READ]
             sessions = load_sessions(connection, [(session, hit.score, hit.parts) for session, hit in best])
         if as_of is not None:
-            # a summary tells the end of its session
+            # a summary would tell what was said after `as_of`
             sessions = [session for session in sessions if session.ended_at < as_of]
     passed_over: frozenset[int] = frozenset()
     with stopwatch.timed("rerank"):
@@ -130,7 +130,7 @@ def _reordered(connection: Connection, query: Ask, results: Ranked, stopwatch: S
 def _blended(
     sessions: Sequence[RetrievedSession], ranked: Sequence[Scored], words: Set[str], now: datetime
 ) -> list[RetrievedSession]:
-    """Order the sessions by the same blend as their messages; `words` are the question's."""
+    """Order sessions by the same blend as messages; `words` are the question's."""
     terms = terms_by_session(ranked)
     best = max((session.score for session in sessions), default=0.0)
     blended = []

@@ -23,13 +23,13 @@ from pipeline.store.memories.memory_candidates import MemoryScope
 from pipeline.store.search import narrowed_search
 from pipeline.store.search.narrowed_search import Narrowed, SessionsAsked
 
-# Sessions after the chosen ones that are looked into, too, and those that may be related to them.
+# Sessions searched beyond the chosen ones, and candidates for related sessions.
 LOOKED_BEYOND, RELATED_CONSIDERED = 5, 12
-# Of each session the messages nearest to the question that are ranked.
+# Messages ranked per session, the nearest to the question.
 MESSAGES = 8
-# What the parts of a session's own count where its best message counts 1.
+# Weight of each part of a session's own, where its best message counts 1.
 OWN = 0.25
-# What all the words of a question count where a cosine counts itself.
+# Weight of the question's words in the fit, where the cosine counts 1.
 WORDS = 0.5
 
 
@@ -86,7 +86,7 @@ class _Scored(NamedTuple):
 
 
 def _scored(query: Ask, ranking: Ranking, searches: Sequence[Narrowed]) -> list[_Scored]:
-    """Score what each query found, best first; a session counts by the query that it fits best."""
+    """Score the sessions of all queries, best first; a session counts by the query that it fits best."""
     held, first = terms_by_session(ranking.hits), ranking.retrieved.statistics
     cosines: dict[int, float] = {}
     best: dict[int, float] = {}

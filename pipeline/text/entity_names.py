@@ -1,4 +1,4 @@
-"""Names of entities: how they are compared, and which of them a question may hold."""
+"""Normalize names of entities, and list those that a question may contain."""
 
 import re
 from collections.abc import Iterator

@@ -19,21 +19,21 @@ class ParsedEvent:
     """An event that a question counts from."""
 
     mention: Mention
-    # what is said of each of `mention.events`, and what messages are compared with for it
+    # the description of each of `mention.events`, and the terms to search for it
     described: tuple[tuple[Question, SearchTerms], ...]
-    # what the question asks for beside it; None: nothing
+    # the question without the event; None if nothing is left
     rest: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ask:
-    """All that is asked for: what a question says, and what its chat adds to that."""
+    """A parsed request: what the question says, and what its chat adds to that."""
 
     request: RetrievalRequest
     question: Question
     # what messages are compared with
     terms: SearchTerms
-    # words of recent talk that it leans on; `question.content` ends in them
+    # words of recent talk that complete the question; `question.content` ends with them
     brief: Sequence[str]
     zone: ZoneInfo
     # an event that could not be dated

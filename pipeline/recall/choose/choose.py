@@ -1,4 +1,4 @@
-"""Choose what deserves a place in a context, in order of worth, with the reason for the rest. Pure."""
+"""Choose the lines of a context in order of worth, with the reason for leaving out the rest. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ from schemas.payloads import ContextQuery
 from schemas.sessions import Message
 
 HISTORY_SHARE = 0.4
-"""The most of the budget that recent talk takes."""
+"""Maximum share of the budget for recent talk."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """The lines that deserve a place, what their blocks have around them, and why all else has none."""
+    """The lines worth showing, the frames of their blocks, and what was left out with the reason."""
 
     lines: Sequence[Line]
     frames: Mapping[BlockKind, Frame]
@@ -40,12 +40,12 @@ def choose(
     wording: Wording,
     count: Count,
 ) -> Chosen:
-    """Choose lines from all that was found; `recent_talk` are the latest messages, newest first."""
+    """Choose lines from all results; `recent_talk` are the latest messages, newest first."""
     request, brief = prepared.request, prepared.brief
     parameters, language = request.parameters, request.chat.language
     now = request.as_of or request.prelude.now
     searched = results.retrieved is not None
-    # long texts are excerpted about the question in all its wordings, with the words of recent talk that it leans on
+    # excerpts of long texts are about the question in all its wordings, completed by recent talk
     wanted = Wanted.of(" ".join((query.query, *query.queries, *brief)), language)
     style = Style(zone=prepared.zone, wording=wording, wanted=wanted, count=count)
 

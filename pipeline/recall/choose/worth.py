@@ -1,4 +1,4 @@
-"""How much of the budget something deserves: from 0 to 1, on one scale for all that a context may show. Pure.
+"""Rate from 0 to 1 how much anything that a context may show is worth its tokens. Pure.
 
 Below `LIMIT` nothing is shown. It was chosen on the fitted chats, at a budget of 2,000 tokens: there 10.4 % of what is
 shown is evidence or stands within two messages of it, in 1,243 tokens with 95.1 % of the answers; with 0.5 it is
@@ -11,8 +11,8 @@ from pipeline.recall.rank.ranked import Scored
 from pipeline.text.excerpt import Wanted
 
 LIMIT = 0.45
-"""What is worth less is not shown."""
-# Messages whose mean score is worth 1: the best alone may be chance.
+"""Minimum worth to be shown."""
+# The mean score of this many best messages is worth 1: the best alone may be chance.
 _BEST = 3
 # Unrelated texts have lower cosines with any embedding model, as spaces are calibrated: `pipeline.clients.calibration`.
 _UNRELATED = 0.2

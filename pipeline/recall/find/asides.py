@@ -1,4 +1,4 @@
-"""Mark asides, which share a question's words and answer none: questions put to a bot, and answers that say nothing."""
+"""Mark asides, which share a question's words without answering it: questions put to a bot, and empty answers."""
 
 from collections.abc import Collection, Sequence
 from itertools import groupby
@@ -10,13 +10,13 @@ from pipeline.text.cues.addressing import ASKS, called_bots, is_put_to_a_bot, na
 
 
 def marked(ordered: Sequence[Candidate], questions: Questions) -> list[Candidate]:
-    """Mark the asides among candidates, which are in the order of their sessions; an aside has no meaning of its own.
+    """Mark the asides among candidates, which are in order of session; an aside loses its cosine.
 
     A question that was answered keeps its words, for the answer after it. If only the log says that it was put to a
     bot, it is no aside.
     """
     language = questions.language
-    # of a large chat's candidates none may be the bot's own
+    # in a large chat no candidate may be by the bot
     bots = names_of({c.speaker for c in ordered if c.role == "assistant"}) | called_bots(questions.names)
     mentioned = bots | questions.names
     messages: list[Candidate] = []

@@ -12,7 +12,7 @@ from pipeline.recall.ask.ask import Ask
 from pipeline.store.sessions import cards, rollups
 from schemas.sessions import EXTRACTIVE
 
-# Of a time that a question asks to sum up, the latest sessions: more than a context has room for.
+# Latest sessions of a time that a question asks to sum up: more than a context has room for.
 MAX_OVERVIEW_SESSIONS = 100
 _NONE: Mapping[str, float] = MappingProxyType({})
 
@@ -33,7 +33,7 @@ class RetrievedSession:
     session_key: str
     message_count: int
     score: float = 0.0
-    # what the score is made of
+    # the parts of the score
     components: Mapping[str, float] = field(default_factory=dict)
     # how well it fits a search that narrows to sessions, see `pipeline.recall.narrowing`
     fit: float = 0.0

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from pipeline.recall.find.candidate import Candidate, Statistics
 from pipeline.text.bm25 import K1, B, idf
 
-# What a message's words still count one step later, and one step earlier; nothing beyond `STEPS`.
+# Weight of a message's words one step later and one step earlier; nothing beyond `STEPS`.
 LATER, EARLIER = 0.7, 0.4
 STEPS = 4
 # They count half as much after this long a silence.
@@ -19,7 +19,7 @@ Array = npt.NDArray[np.float64]
 
 
 class Kernel:
-    """What each candidate carries to those around it: nothing across a gap or another session."""
+    """Weights by which candidates count for their neighbours: 0 across a gap or another session."""
 
     def __init__(self, ordered: Sequence[Candidate]) -> None:
         """Compute the links between candidates, which are in order of session and place."""
@@ -32,7 +32,7 @@ class Kernel:
         self.link: Array = np.where(linked, silence, 0.0)
 
     def around(self, values: Array) -> Array:
-        """Add to each value, along the last axis, what the others carry to it."""
+        """Add to each value, along the last axis, the weighted values of its neighbours."""
         total = values.copy()
         chain = np.ones(max(values.shape[-1] - 1, 0))
         for step in range(1, min(STEPS, values.shape[-1] - 1) + 1):
@@ -46,12 +46,12 @@ class Kernel:
 def saturated(times: Array, lengths: Array, usual: float, tells: Array) -> Array:
     """Return BM25: for each text, the sum over the terms of idf times saturated frequency."""
     norm = K1 * (1 - B + B * lengths / max(usual, 1e-9))
-    # the attainable most for each term is its idf times K1 + 1
+    # the maximum for each term is its idf times K1 + 1
     return np.asarray((tells[:, None] * times * (K1 + 1) / (times + norm)).sum(axis=0), dtype=np.float64)
 
 
 def shares(scores: Array, attainable: float) -> Array:
-    """Return the geometric mean of two shares: of the best score, and of what the terms could give together.
+    """Return the geometric mean of two shares: of the best score, and of the attainable score.
 
     Where few of the terms are found, meaning decides.
     """

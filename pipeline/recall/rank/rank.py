@@ -12,7 +12,7 @@ from pipeline.recall.find.candidate import Candidate, Statistics
 from pipeline.recall.rank import features
 from pipeline.recall.rank.ranked import Scored
 
-# What a session's second best message adds for it: one good hit may be chance, two seldom are.
+# Share of the second best message's score added to a session's: one good hit may be chance, two seldom are.
 SECOND = 0.2
 
 

@@ -6,20 +6,20 @@ from datetime import datetime, timedelta
 from pipeline.recall.find.candidate import Candidate
 from pipeline.recall.rank.ranked import Scored
 
-# So many of the best are chosen from for diversity; each choice compares with all chosen before.
+# Top messages diversified; each choice is compared with all chosen before.
 MMR_TOP = 50
-# So many of the best are read by a cross-encoder, and what the one that answers best gains.
+# Top messages read by a cross-encoder, and the score that a perfect answer gains.
 READ = 20
 READ_WEIGHT = 2.0
-# What the question quotes neither fades nor blends.
+# A match with a quoted phrase neither fades nor blends.
 _LASTING = "phrase"
-# The blend of group chats: the shares of the ranking, recency and the question's words; when recency has halved; what
-# a session counts, and a message of one that the context shows anyway.
+# The blend of group chats: the shares of the ranking, recency and the question's words; the half-life of recency; the
+# factors for a session, and for a message of a session that the context shows anyway.
 BLEND_SHARES = (0.45, 0.25, 0.30)
 BLEND_HALF_LIFE = timedelta(hours=72)
 SESSION_FACTOR = 1.25
 COVERED_FACTOR = 0.5
-# A best score that is no more says nothing, and dividing by it could overflow.
+# A best score up to this says nothing, and dividing by it could overflow.
 NOTHING = 1e-9
 
 
@@ -40,7 +40,7 @@ def blend_parts(
 
 
 def read_again(scored: Sequence[Scored], answers: Sequence[float]) -> list[Scored]:
-    """Add a cross-encoder's judgement, from 0 to 1, to the first candidates as the part `reranker`, and sort these."""
+    """Add a cross-encoder's scores, from 0 to 1, to the first candidates as the part `reranker`, and sort these."""
     first = [
         hit._replace(score=hit.score + added, parts={**hit.parts, "reranker": added})
         for hit, added in zip(scored, (READ_WEIGHT * value for value in answers), strict=False)
@@ -51,7 +51,7 @@ def read_again(scored: Sequence[Scored], answers: Sequence[float]) -> list[Score
 def blended(scored: Sequence[Scored], terms: int, now: datetime, covered: Collection[int]) -> list[Scored]:
     """Blend messages, best first; `terms` is the question's number of lexemes.
 
-    Those of `covered` sessions, which the context shows anyway, count `COVERED_FACTOR` times.
+    Messages of `covered` sessions, which the context shows anyway, count `COVERED_FACTOR` times.
     """
     best = max((hit.score - hit.parts.get(_LASTING, 0.0) for hit in scored), default=0.0)
     hits = []
@@ -101,7 +101,7 @@ def diverse(
 
 
 def _less_similar(hit: Scored, factor: float, similarity: float) -> Scored:
-    """Scale a score with its parts, less what the message's similarity to better ones takes away."""
+    """Scale a score with its parts, and subtract the message's similarity to better ones."""
     parts = {name: value * factor for name, value in hit.parts.items()} | {"similar_to_better": -similarity}
     return hit._replace(score=hit.score * factor - similarity, parts=parts)
 

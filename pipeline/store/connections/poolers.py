@@ -1,6 +1,6 @@
-"""Connections through a pooler such as PgBouncer, of which each transaction may be another server process's.
+"""Connections through a pooler such as PgBouncer, where each transaction may use another server process.
 
-What a session keeps would show up for another client: prepared statements, settings, advisory locks.
+Session state would leak to another client: prepared statements, settings, advisory locks.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ _SETTINGS = {
     "lock_timeout": "15s",
     "jit": "off",
     "hnsw.iterative_scan": "relaxed_order",
-    # vectors that are looked at in one step
+    # vectors examined in one step
     "hnsw.ef_search": "100",
 }
 
@@ -28,7 +28,7 @@ def settings_of(span: str) -> str:
 
 
 def is_pooled(driver: "psycopg.Connection[Any]") -> bool:
-    """Tell whether another server process answers than the one that logged us in."""
+    """Tell whether queries are answered by another server process than the one that logged in."""
     (answers,) = driver.execute("SELECT pg_backend_pid()").fetchone() or (None,)
     return bool(answers != driver.info.backend_pid)
 

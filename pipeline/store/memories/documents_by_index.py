@@ -1,4 +1,4 @@
-"""SQL of the documents of an organization that are nearest by their index."""
+"""SQL that finds the nearest documents of an organization by the vector index."""
 
 from pipeline.store.memories.memory_conditions import LIVE, SAID, visible
 from pipeline.store.search import vector_search
@@ -7,7 +7,7 @@ from pipeline.store.vectors.vectors import distance, in_space
 from schemas.kinds import EMBED
 from schemas.vectors import EmbeddingSpace
 
-# Parts of documents that the index is asked for; a plan for any number would pass the index by.
+# Parts of documents requested from the index; a generic plan for any number would not use it.
 _BY_INDEX = 256
 
 
