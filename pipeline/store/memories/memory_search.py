@@ -104,7 +104,7 @@ def search(
     query: Vector | None,
     as_of: datetime | None = None,
 ) -> list[Row[Any]]:
-    """Return what is nearest by words and what is nearest by meaning, of what is believed and may be shown.
+    """Return the nearest memories by words and by meaning that are believed and may be shown.
 
     `words` is 0 to 1, null without a word of the query; `cosine` is null for what has no vector, and `mean` is that of
     all; `at` is the time that is asked about. In no order.
