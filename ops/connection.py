@@ -198,7 +198,7 @@ def wake(settings: Settings, *kinds: str) -> None:
 
 @contextmanager
 def wake_ups(settings: Settings, console: Console) -> Iterator[Callable[[str], None]]:
-    """Yield a function that wakes the workers of a kind of job; without Redis, say once that the sweep finds the jobs."""
+    """Yield a function that wakes the workers of a job kind; without Redis, say once that the sweep finds jobs."""
     from kombu.exceptions import OperationalError
 
     from workers import queues

@@ -207,7 +207,7 @@ def _messages(server: EmbeddedPostgres) -> int:
 
 
 def _read(server: EmbeddedPostgres) -> Restored:
-    """Count the restored data, opened as Backscroll does. Raises `SettingsError`, `DatabaseUnavailable`, `SchemaOutdated`."""
+    """Count and check the restored data. Raises `SettingsError`, `DatabaseUnavailable`, `SchemaOutdated`."""
     with psycopg.connect(server.dsn("backup", database=STAGING)) as connection:
         row = connection.execute("""
             SELECT (SELECT max(version_num) FROM alembic_version), (SELECT count(*) FROM tenants),

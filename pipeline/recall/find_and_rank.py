@@ -13,7 +13,7 @@ from pipeline.recall.ask.request import Stopwatch
 from pipeline.recall.find.candidate import Candidate
 from pipeline.recall.find.candidates import retrieve
 from pipeline.recall.find.memory_search import find_linked, find_memories, memory_scope
-from pipeline.recall.find.sessions import RetrievedSession, find_weeks, load_sessions, of_time
+from pipeline.recall.find.sessions import RetrievedSession, find_weeks, load_overview, load_sessions
 from pipeline.recall.message_ranking import ranking_of, terms_by_session
 from pipeline.recall.narrowing import narrow
 from pipeline.recall.rank import rank, rerank
@@ -73,7 +73,7 @@ def _search(connection: Connection, query: Ask, stopwatch: Stopwatch) -> Ranked:
         linked = find_linked(connection, query, scope)
         memories, hidden = find_memories(connection, query, scope, ranking.retrieved.memories, linked)
         weeks = find_weeks(connection, query)
-        overview = of_time(connection, query) if query.question.overview and parameters.sessions else []
+        overview = load_overview(connection, query) if query.question.overview and parameters.sessions else []
     return Ranked(
         retrieved=ranking.retrieved,
         ranked=ranking.hits,
@@ -87,7 +87,7 @@ def _search(connection: Connection, query: Ask, stopwatch: Stopwatch) -> Ranked:
 
 def _reranked(query: Ask, results: Ranked, reranker: Reranker, stopwatch: Stopwatch) -> Ranked:
     """Rerank the best messages by a cross-encoder; if it fails, keep their order and say so in `degraded`."""
-    best = [hit.candidate.text for hit in results.ranked[: rerank.READ]]
+    best = [hit.candidate.text for hit in results.ranked[: rerank.MAX_RERANKED]]
     if not best:
         return results
     with stopwatch.timed("reranker"):
@@ -95,7 +95,7 @@ def _reranked(query: Ask, results: Ranked, reranker: Reranker, stopwatch: Stopwa
             scores = reranker.scores(query.question.text, best)
         except (ProviderUnavailable, ProviderRejected) as error:
             return replace(results, degraded=(f"reranker: {error}: ranked without",))
-        return replace(results, ranked=rerank.read_again(results.ranked, scores))
+        return replace(results, ranked=rerank.add_reranker_scores(results.ranked, scores))
 
 
 def _reordered(connection: Connection, query: Ask, results: Ranked, stopwatch: Stopwatch) -> Ranked:
@@ -122,7 +122,7 @@ def _reordered(connection: Connection, query: Ask, results: Ranked, stopwatch: S
             ranked = rerank.faded(ranked, now, parameters.daily_decay)
         if parameters.mmr_lambda < 1:
             before = {hit.candidate.id for hit in ranked[: parameters.messages]}
-            ranked = rerank.diverse(ranked, parameters.mmr_lambda, _alike(connection, query, ranked))
+            ranked = rerank.diverse(ranked, parameters.mmr_lambda, _similarity_of(connection, query, ranked))
             passed_over = frozenset(before - {hit.candidate.id for hit in ranked[: parameters.messages]})
     return replace(results, ranked=ranked, sessions=sessions, passed_over=passed_over)
 
@@ -143,7 +143,7 @@ def _blended(
     return sorted(blended, key=lambda session: (-session.score, -session.ended_at.timestamp(), -session.id))
 
 
-def _alike(
+def _similarity_of(
     connection: Connection, query: Ask, ranked: Sequence[Scored]
 ) -> Callable[[Candidate, Candidate], float]:
     """Return the similarity of two messages: the cosine of their vectors, or the overlap of their words if one has

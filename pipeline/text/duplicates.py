@@ -34,7 +34,7 @@ class Bag:
         return _claims(self.text)
 
 
-def is_said(bag: Bag, earlier: Mapping[int, Sequence[Bag]]) -> bool:
+def is_repeated(bag: Bag, earlier: Mapping[int, Sequence[Bag]]) -> bool:
     """Tell whether a text repeats one of the `earlier` ones, which are grouped by their number of words.
 
     The Jaccard index of their words is above `REPEATED_JACCARD`, they have the same numbers, and both or neither deny

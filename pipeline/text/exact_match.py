@@ -101,7 +101,7 @@ def _has_edge(character: str) -> bool:
     return (character.isalnum() or character == "_") and ord(character) < _SPACELESS
 
 
-def taken(text: str, names: Collection[str]) -> tuple[list[Verbatim], str, list[str]]:
+def take_out(text: str, names: Collection[str]) -> tuple[list[Verbatim], str, list[str]]:
     """Take exact pieces out of a text: `(pieces, the text with a mark for each, what each mark replaces)`.
 
     One of `names` (in lower case) is left in: it says who is asked about.
@@ -143,7 +143,7 @@ _ANY_MARK = re.compile(f"[{chr(_MARK)}-{chr(_MARK + MAX_PIECES)}]")
 
 
 def put_back(text: str, marked: Sequence[str]) -> str:
-    """Put back into a text what `taken` took out of it."""
+    """Put back into a text what `take_out` took out of it."""
     return text.translate({_MARK + number: whole for number, whole in enumerate(marked)})
 
 

@@ -53,7 +53,7 @@ class Wanted(NamedTuple):
         return words(low) if any(beginning in low for beginning in self.beginnings) else ()
 
 
-def shown(
+def displayed(
     text: str, wanted: Wanted, tokens: int, count: Count = estimate_line, *, in_lines: bool = False
 ) -> str:
     """Return a text as a context shows it, within `tokens`: a longer one is excerpted about the question.
@@ -61,7 +61,7 @@ def shown(
     On one line, but for code, and for what is to keep its lines (`in_lines`).
 
     >>> ferry = Wanted.of("When does the ferry go?", "english")
-    >>> shown("Tea is at five.\\n\\nThe ferry goes at eight.\\nBring a coat.", ferry, 12)
+    >>> displayed("Tea is at five.\\n\\nThe ferry goes at eight.\\nBring a coat.", ferry, 12)
     '… The ferry goes at eight. …'
     """
     whole = truncate.in_lines(text) if in_lines else truncate.displayed(text)
@@ -69,10 +69,14 @@ def shown(
     if 2 * len(whole) < tokens or count(whole) <= tokens:
         return whole
     in_lines = "\n" in whole
-    return harmless(about(whole if in_lines else visible(text), wanted, tokens, count, in_lines=in_lines))
+    return harmless(
+        relevant_part(whole if in_lines else visible(text), wanted, tokens, count, in_lines=in_lines)
+    )
 
 
-def about(text: str, wanted: Wanted, tokens: int, count: Count = estimate, *, in_lines: bool = False) -> str:
+def relevant_part(
+    text: str, wanted: Wanted, tokens: int, count: Count = estimate, *, in_lines: bool = False
+) -> str:
     """Return the run of sentences that holds most of the wanted words, within `tokens` by `count`.
 
     A word counts the less, the more sentences hold it, and little if the first one does: it is the topic of the text.
@@ -82,7 +86,7 @@ def about(text: str, wanted: Wanted, tokens: int, count: Count = estimate, *, in
     something is left out. Where no word of the question occurs it is the beginning.
 
     >>> ferry = Wanted.of("When does the ferry go?", "english")
-    >>> about("Tea is at five. The ferry goes at eight. Bring a coat.", ferry, 9)
+    >>> relevant_part("Tea is at five. The ferry goes at eight. Bring a coat.", ferry, 9)
     '… The ferry goes at eight. …'
     """
     whole = text if in_lines else " ".join(text.split())

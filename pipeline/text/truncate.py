@@ -40,10 +40,10 @@ def within_tokens(text: str, tokens: int, count: Count = estimate_line) -> str:
     return shortened(text, longest(0, len(text), lambda size: count(shortened(text, size)) <= tokens))
 
 
-def without(text: str, places: Iterable[tuple[int, int]]) -> str:
+def blank_out(text: str, places: Iterable[tuple[int, int]]) -> str:
     """Replace each of these spans, given in order, by a space.
 
-    >>> without("last week in Porto", [(0, 9)])
+    >>> blank_out("last week in Porto", [(0, 9)])
     '  in Porto'
     """
     parts, at = [], 0

@@ -75,7 +75,7 @@ def read_export(text: str) -> None:
 
 def read_question(text: str, language: str) -> None:
     """All that a question says in a language: times, people, events, what it asks for."""
-    followup.leans(question(text, language))
+    followup.is_followup(question(text, language))
     answer_types.asked(text, language)
     calendar.times(text, datetime(2016, 5, 1, tzinfo=UTC), NOW, language)
     names.find(text, NAMES, language)
@@ -86,20 +86,20 @@ READERS: dict[str, Callable[[str], object]] = {
     # one of each way to write: all languages have patterns made of their data in the same way
     **{f"a question in {name}": partial(read_question, language=name) for name in ("english", "chinese")},
     **{f"cues in {name}": partial(message_cues.read, language=name) for name in ("english", "chinese")},
-    "brief": lambda text: followup.brief(question("and it?"), [message(text)], message("").sent_at),
+    "brief": lambda text: followup.context_words(question("and it?"), [message(text)], message("").sent_at),
     "chunks": lambda text: chunking.split(text, limit=200, overlap=30),
     "clean_text": messages.clean_text,
     "days": lambda text: list(calendar.days(text, date(2026, 4, 15))),
     "displayed": truncate.displayed,
     "embedder": DeterministicEmbedder(max_chars=LONG).embed_query,
-    "excerpt": lambda text: excerpt.about(text, FERRY, 60),
-    "excerpt of a passage": lambda text: excerpt.shown(text, FERRY, 60, in_lines=True),
+    "excerpt": lambda text: excerpt.relevant_part(text, FERRY, 60),
+    "excerpt of a passage": lambda text: excerpt.displayed(text, FERRY, 60, in_lines=True),
     "facts": read_facts,
     "harmless": fencing.harmless,
     "kept on request": lambda text: RequestExtractor().extract(
         session(text), people=People(kind="direct", agent="Pip")
     ),
-    "names that a question may hold": lambda text: entity_names.asked(text, "english"),
+    "names that a question may hold": lambda text: entity_names.possible_names(text, "english"),
     "numbers": exact_match.numbers,
     "one_line": truncate.one_line,
     "sentences": sentences.sentences,
@@ -108,7 +108,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "terms": lambda text: sentences.terms(sentences.words(text), "english"),
     "title": whatsapp.title_from_name,
     "tokens": tokens.estimate_line,
-    "verbatim": lambda text: exact_match.taken(text, {"ann"}),
+    "verbatim": lambda text: exact_match.take_out(text, {"ann"}),
     "visible": fencing.visible,
     "whatsapp": read_export,
     "within_tokens": partial(truncate.within_tokens, tokens=100),

@@ -183,7 +183,7 @@ class EmbeddedPostgres(EmbeddedServer):
 
 
 def _forget_last_run(folder: Path) -> None:
-    """Remove a killed server's PID file; Postgres would trust its process number, now perhaps another's."""
+    """Remove a killed server's PID file and sockets; its process number may be another process's by now."""
     for left in (folder / "postmaster.pid", *folder.glob(".s.PGSQL.*")):
         left.unlink(missing_ok=True)
 

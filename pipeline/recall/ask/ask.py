@@ -62,8 +62,8 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
         return parse.read(text, prelude.names, prelude.began or now, now.astimezone(zone), chat.language)
 
     question, brief = parsed(request.text), list[str]()
-    if request.memory and request.include_history and followup.leans(question):
-        brief = followup.brief(question, prelude.recent, now, prelude.names)
+    if request.memory and request.include_history and followup.is_followup(question):
+        brief = followup.context_words(question, prelude.recent, now, prelude.names)
     if brief:
         question = replace(question, content=" ".join((question.content, *brief)))
     mention = (
@@ -77,7 +77,7 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
         connection,
         prelude,
         [" ".join(question.names)]
-        + [parse.telling(query.content, chat.language) for query in (question, *events, *queries)],
+        + [parse.most_specific(query.content, chat.language) for query in (question, *events, *queries)],
     )
     questions = (
         None

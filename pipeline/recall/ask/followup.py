@@ -9,16 +9,16 @@ from pipeline.text.sentences import FIRST_UNSPACED, is_content, stem, words
 from schemas.sessions import Message
 
 # A follow-up refers to nothing older: this is the gap that ends a session by default.
-JUST_NOW = timedelta(minutes=30)
+FOLLOWUP_WINDOW = timedelta(minutes=30)
 # Number of latest messages examined.
-LOOKED_AT = 8
+MAX_MESSAGES_READ = 8
 # Maximum number of words taken from them.
-MOST_TAKEN_OVER = 12
+MAX_WORDS_ADDED = 12
 # A question with more content words than this needs no context, whatever it refers to.
 _MOST_CONTENT_WORDS = 2
 
 
-def leans(question: Question) -> bool:
+def is_followup(question: Question) -> bool:
     """Tell whether a question cannot be understood without the messages before it.
 
     Its wording refers to something else ("what about the other one"), it continues the talk as a fragment ("and the
@@ -40,7 +40,7 @@ def leans(question: Question) -> bool:
     return not size and not question.speakers and not question.spans
 
 
-def brief(
+def context_words(
     question: Question, recent: Sequence[Message], now: datetime, people: Iterable[str] = ()
 ) -> list[str]:
     """Return content words of the latest messages, those of the newest first; `recent` is newest first.
@@ -56,8 +56,8 @@ def brief(
     stems = {stem(word) for word in words(question.content)}
     normalized = addressing.said(question.text, language)
     taken_over: list[str] = []
-    for message in recent[:LOOKED_AT]:
-        if now - message.sent_at > JUST_NOW:
+    for message in recent[:MAX_MESSAGES_READ]:
+        if now - message.sent_at > FOLLOWUP_WINDOW:
             break
         if addressing.said(message.content, language, bots | names) == normalized:
             continue
@@ -67,7 +67,7 @@ def brief(
                 continue
             passed, content = True, addressing.said(content, language, bots)
         for word in words(content):
-            if len(taken_over) < MOST_TAKEN_OVER and is_content(word, language) and stem(word) not in stems:
+            if len(taken_over) < MAX_WORDS_ADDED and is_content(word, language) and stem(word) not in stems:
                 stems.add(stem(word))
                 taken_over.append(word)
     return taken_over

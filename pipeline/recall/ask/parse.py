@@ -76,12 +76,12 @@ def read(text: str, people: Sequence[str], earliest: datetime, now: datetime, la
     parts = {part.casefold() for person in people for part in (person, *_WORD.findall(person))}
     parts |= {part.lstrip("@") for part in parts}
     language = languages.read_in(text, language, parts)
-    exact, content, marked = exact_match.taken(text, parts | figures.written_in(text))
+    exact, content, marked = exact_match.take_out(text, parts | figures.written_in(text))
     # the words of times that count from now stay: "the camping trip last year" may be called that in the talk
     times, content = calendar.times(content, earliest, now, language, parts)
     times = times[:MAX_SPANS]
     named = names.find(content, people, language)
-    content = truncate.without(content, named.sure)
+    content = truncate.blank_out(content, named.sure)
     exact = (exact + exact_match.numbers(content))[: exact_match.MAX_PIECES]
     content = exact_match.put_back(" ".join(content.split()), marked)
     return Question(
@@ -120,7 +120,7 @@ def asks_for_all(content: str, language: str) -> bool:
 def _without_times(text: str, language: str) -> str:
     times = moments(text, calendars_of(language))
     places = [(moment.start - moment.before, moment.end + moment.after) for moment in times]
-    return " ".join(truncate.without(text, places).split())
+    return " ".join(truncate.blank_out(text, places).split())
 
 
 def read_languages() -> None:
@@ -130,12 +130,12 @@ def read_languages() -> None:
         read("?", (), now, now, language)
 
 
-def telling(text: str, language: str, most: int = MAX_TERMS) -> str:
+def most_specific(text: str, language: str, most: int = MAX_TERMS) -> str:
     """Return a text of at most `most` words: the most specific ones of a longer text, in their order.
 
     Names, numbers and identifiers come first, then long words; stop words and repeated words are left out.
 
-    >>> telling("why does the gateway in Porto answer 502 so slowly", "english", 3)
+    >>> most_specific("why does the gateway in Porto answer 502 so slowly", "english", 3)
     'gateway Porto 502'
     """
     pieces: dict[str, tuple[int, float, str]] = {}

@@ -156,7 +156,7 @@ def for_context(connection: Connection, query: ContextQuery, settings: Settings)
     if query.include_history and parameters.history_tokens:
         recent = min(max(RECENT_READ, parameters.history_tokens // SHORT_MESSAGE_TOKENS), MAX_RECENT)
     elif query.include_history:
-        recent = followup.LOOKED_AT
+        recent = followup.MAX_MESSAGES_READ
     loaded = prelude.read(
         connection,
         query.chat_id,
@@ -193,7 +193,7 @@ def for_search(connection: Connection, query: SearchQuery) -> RetrievalRequest:
         query.chat_id,
         None,
         [query.query, *query.queries],
-        Latest(questions=0, messages=followup.LOOKED_AT, session_key=query.session_key),
+        Latest(questions=0, messages=followup.MAX_MESSAGES_READ, session_key=query.session_key),
         of_key=query.session_key,
     )
     if loaded is None:
@@ -216,7 +216,7 @@ def for_search(connection: Connection, query: SearchQuery) -> RetrievalRequest:
 
 def find_chat(connection: Connection, chat_id: str) -> Chat:
     """Find the chat of this id, even if its id has changed since. Raises `NotFound`."""
-    chat = chats.followed(connection, chat_id)
+    chat = chats.get_current(connection, chat_id)
     if chat is None:
         raise _unknown(chat_id)
     return chat

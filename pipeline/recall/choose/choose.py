@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pipeline.recall.ask.ask import Ask
-from pipeline.recall.ask.followup import JUST_NOW
+from pipeline.recall.ask.followup import FOLLOWUP_WINDOW
 from pipeline.recall.choose import known, recent, summaries, worth
 from pipeline.recall.choose.line import Frame, Line, Style
 from pipeline.recall.choose.posted_question import PostedQuestion
@@ -55,12 +55,12 @@ def choose(
     # have, would set the scale.
     least = limit if prepared.question.language == language else 0.0
     ranked = results.ranked
-    values = dict(zip((hit.candidate.id for hit in ranked), worth.of_messages(ranked), strict=True))
+    values = dict(zip((hit.candidate.id for hit in ranked), worth.message_worths(ranked), strict=True))
     reach, base = len(recent_talk), 1.0
     if parameters.history_yields and searched:
-        best = {hit.candidate.id for hit in ranked[: recent.BEST]}
-        since = now - (JUST_NOW if brief else recent.GOING_ON)
-        reach, base = recent.reach(recent_talk, best, since), recent.BASE
+        best = {hit.candidate.id for hit in ranked[: recent.TOP_HITS]}
+        since = now - (FOLLOWUP_WINDOW if brief else recent.ONGOING_WINDOW)
+        reach, base = recent.reach(recent_talk, best, since), recent.RECENT_WORTH
     latest = recent_talk if query.fill else recent_talk[:reach]
     worths = recent.worths(latest, values, base, reach)
     offered: list[Line | Dropped] = [*recent.lines(latest, worths, style)]
@@ -76,12 +76,12 @@ def choose(
     messages = {int(line.id): texts[int(line.id)] for line in offered if isinstance(line, Line)}
     session_of = {hit.candidate.id: hit.candidate.session for hit in results.ranked}
     opened = {session_of[message] for message in messages if message in session_of}
-    offered += summaries.weeks(results.weeks, parameters, wording)
-    offered += summaries.of_time(results.overview, parameters, style)
+    offered += summaries.choose_weeks(results.weeks, parameters, wording)
+    offered += summaries.choose_overview(results.overview, parameters, style)
     if not results.fell_back:
         fitting = {session.id for session in results.narrowing.chosen} if results.narrowing else set[int]()
         offered += summaries.choose(results.sessions, fitting, opened, parameters, style)
-        offered += summaries.related(results.sessions, opened, parameters, style)
+        offered += summaries.choose_related(results.sessions, opened, parameters, style)
 
     wordings = [Wanted.of(text, language) for text in (prepared.question.content, *query.queries)]
     writer = known.Writer(asker=request.prelude.asker, now=now, style=style)

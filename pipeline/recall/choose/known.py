@@ -38,7 +38,7 @@ _FIRST_PERSON = re.compile(rf"\b(?:{'|'.join(_PRONOUNS)})\b", re.IGNORECASE)
 
 # Worth of memories shown whatever the question: a session's own, which are its history, an agent's persona, and those
 # about an asker who asks about themselves.
-ALWAYS = 0.7
+ALWAYS_SHOWN_WORTH = 0.7
 
 
 def valued(
@@ -53,8 +53,8 @@ def valued(
         is_passage = memory.type == "document"
         of_person = (about_asker and memory.of_asker) or (not wordings[0].terms and memory.is_named)
         always = memory.scope == "session" or memory.type == "persona" or (of_person and not is_passage)
-        value = max(worth.of_text(memory.content, memory.cosine, wanted) for wanted in wordings)
-        yield memory, max(value, ALWAYS if always or memory.linked_to else 0.0)
+        value = max(worth.text_worth(memory.content, memory.cosine, wanted) for wanted in wordings)
+        yield memory, max(value, ALWAYS_SHOWN_WORTH if always or memory.linked_to else 0.0)
 
 
 def choose(
@@ -93,9 +93,9 @@ def choose(
             yield dropped(memory, "below_minimum", f"worth {value:.2f}, below {limit:g}")
         elif kind == "memory" and not messages.keys().isdisjoint(memory.evidence):
             yield dropped(memory, "duplicate", "a message that says it is shown")
-        elif kind == "memory" and duplicates.is_said(bag, message_bags()):
+        elif kind == "memory" and duplicates.is_repeated(bag, message_bags()):
             yield dropped(memory, "duplicate", "says the same as a message that is shown")
-        elif duplicates.is_said(bag, shown[kind]):
+        elif duplicates.is_repeated(bag, shown[kind]):
             better = "passage" if kind == "document" else "memory"
             yield dropped(memory, "duplicate", f"says the same as a better {better}")
         elif counts[kind] >= most:

@@ -68,7 +68,7 @@ class Style:
     def excerpt(self, head: str, text: str, tokens: int, *, least: int = 1, in_lines: bool = False) -> str:
         """Return the part of a text about the question that fits within `tokens` after a head, or within `least`."""
         room = max(tokens - self.count(head), least)
-        return excerpt.shown(text, self.wanted, room, self.count, in_lines=in_lines)
+        return excerpt.displayed(text, self.wanted, room, self.count, in_lines=in_lines)
 
 
 @dataclass(frozen=True, kw_only=True)

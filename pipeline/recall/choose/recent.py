@@ -10,13 +10,13 @@ from schemas.sessions import Message
 # The newest message takes up to a fifth of the budget, any other a tenth; none is cut below `LEAST` tokens.
 NEWEST_SHARES, OTHER_SHARES, LEAST = 5, 10, 24
 # The latest messages are shown whatever the question, so that a bot knows what is going on: this many, and those sent
-# within this time. Their worth is `BASE`, behind the best hits.
-KEPT, GOING_ON = 3, timedelta(minutes=10)
+# within this time. Their worth is `RECENT_WORTH`, behind the best hits.
+MIN_MESSAGES, ONGOING_WINDOW = 3, timedelta(minutes=10)
 # Maximum number of irrelevant messages between two relevant ones.
 MAX_GAP = 3
 # Recent talk is relevant if it contains one of this many top hits.
-BEST = 10
-BASE = 0.8
+TOP_HITS = 10
+RECENT_WORTH = 0.8
 """Worth of a recent message that has nothing to do with the question."""
 
 
@@ -54,9 +54,9 @@ def lines(recent: Sequence[Message], worth: Sequence[float], style: Style) -> It
 def reach(recent: Sequence[Message], best: Collection[int], since: datetime) -> int:
     """Return how many of the latest messages are shown before the hits; `recent` is newest first.
 
-    The last `KEPT`, those said `since` a time, and as far back as they are among the `best` that were found.
+    The last `MIN_MESSAGES`, those said `since` a time, and as far back as they are among the `best` that were found.
     """
-    number = min(KEPT, len(recent))
+    number = min(MIN_MESSAGES, len(recent))
     for place, message in enumerate(recent[number:], start=number):
         if place - number >= MAX_GAP:
             break

@@ -51,7 +51,9 @@ def choose(
             yield _line("exchanges", session, LIMIT, parameters.session_chars, reason, style)
 
 
-def of_time(sessions: Sequence[RetrievedSession], parameters: Parameters, style: Style) -> Iterator[Line]:
+def choose_overview(
+    sessions: Sequence[RetrievedSession], parameters: Parameters, style: Style
+) -> Iterator[Line]:
     """Choose all sessions of the time that the question asks to sum up, in order; they come before all else."""
     for number, session in enumerate(sessions):
         if session.summary:
@@ -61,7 +63,9 @@ def of_time(sessions: Sequence[RetrievedSession], parameters: Parameters, style:
             yield _line("exchanges", session, worth, parameters.session_chars, reason, style)
 
 
-def weeks(retrieved: Sequence[RetrievedWeek], parameters: Parameters, wording: Wording) -> Iterator[Line]:
+def choose_weeks(
+    retrieved: Sequence[RetrievedWeek], parameters: Parameters, wording: Wording
+) -> Iterator[Line]:
     """Choose the summaries of the weeks that the question names."""
     for week in retrieved[: parameters.sessions]:
         last = week.monday + timedelta(days=6)
@@ -79,7 +83,7 @@ def weeks(retrieved: Sequence[RetrievedWeek], parameters: Parameters, wording: W
         )
 
 
-def related(
+def choose_related(
     sessions: Sequence[RetrievedSession],
     opened: Collection[int],
     parameters: Parameters,
@@ -105,7 +109,7 @@ def _line(
     window = style.wording.window(session.started_at, session.ended_at, style.zone)
     text = f"- {window}: {truncate.shortened(truncate.one_line(session.summary or ''), chars)}"
     if not session.is_described:
-        text = "\n  ".join([" · ".join([f"- {window}", *_about(session)]), *_quotations(session, chars)])
+        text = "\n  ".join([" · ".join([f"- {window}", *_labels(session)]), *_quotations(session, chars)])
     return Line(
         block=block,
         kind="session",
@@ -119,7 +123,7 @@ def _line(
     )
 
 
-def _about(session: RetrievedSession) -> Iterator[str]:
+def _labels(session: RetrievedSession) -> Iterator[str]:
     """Yield the participants of a session and, if known, its topics."""
     people = [display_name(name) for name in session.participants]
     if len(people) > MAX_PEOPLE:

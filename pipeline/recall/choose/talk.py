@@ -160,7 +160,7 @@ def choose_messages(
             yield dropped(hit, "cap", f"more than {parameters.messages_per_session} of one session")
         elif len(chosen) >= parameters.messages:
             yield dropped(hit, "cap", f"at most {parameters.messages} messages")
-        elif duplicates.is_said(
+        elif duplicates.is_repeated(
             bag := Bag(candidate.text, frozenset(candidate.text.casefold().split())), chosen_bags
         ):
             elsewhere.add(candidate.id)

@@ -22,7 +22,7 @@ _SURE = ("phrase", "exact", "date", "named")
 """Parts of a score that tie a message to the question without a word or meaning in common."""
 
 
-def of_messages(ranked: Sequence[Scored]) -> list[float]:
+def message_worths(ranked: Sequence[Scored]) -> list[float]:
     """Return what ranked messages are worth: the score as a share of the mean of the best three.
 
     All are worth nothing if none of these three holds a word of the question, is like it, or is where it points to.
@@ -36,7 +36,7 @@ def of_messages(ranked: Sequence[Scored]) -> list[float]:
     return [min(score / mean, 1.0) if mean > 0 else 0.0 for score in scores]
 
 
-def of_text(text: str, cosine: float | None, wanted: Wanted) -> float:
+def text_worth(text: str, cosine: float | None, wanted: Wanted) -> float:
     """Return what a memory or passage is worth: half the share of the question's words in it, plus its cosine.
 
     On a scale on which `_RELATED` is worth `LIMIT`. Without a vector its words alone decide.

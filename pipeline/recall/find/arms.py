@@ -193,7 +193,7 @@ def search_exact(
 
 
 def _shares(terms: SearchTerms, limit: int) -> list[tuple[QueryTerms, int]]:
-    """Return each query with the candidates of one arm that it may bring: all others together as many as the question.
+    """Return each query with its limit of candidates per arm: all others together get as many as the question.
 
     More would take longer to rank, for each query all candidates.
     """

@@ -9,7 +9,7 @@ from pipeline.recall.find.candidate import Candidate, QueryMatch
 from pipeline.text.cues.addressing import ASKS, called_bots, is_put_to_a_bot, names_of, repeats
 
 
-def marked(ordered: Sequence[Candidate], questions: Questions) -> list[Candidate]:
+def mark(ordered: Sequence[Candidate], questions: Questions) -> list[Candidate]:
     """Mark the asides among candidates, which are in order of session; an aside loses its cosine.
 
     A question that was answered keeps its words, for the answer after it. If only the log says that it was put to a
@@ -26,7 +26,9 @@ def marked(ordered: Sequence[Candidate], questions: Questions) -> list[Candidate
             if candidate.cues.says_nothing:
                 messages.append(_as_aside(candidate, keeps_words=False))
                 continue
-            asks = is_put_to_a_bot(candidate.text, language, bots) or _is_it(candidate, questions, mentioned)
+            asks = is_put_to_a_bot(candidate.text, language, bots) or _is_question(
+                candidate, questions, mentioned
+            )
             logged = (
                 not asks
                 and candidate.cues.asks >= ASKS
@@ -54,7 +56,7 @@ def _as_aside(candidate: Candidate, *, keeps_words: bool) -> Candidate:
     return candidate._replace(aside=True, cosine=None, terms={}, length=0, others=matches)
 
 
-def _is_it(candidate: Candidate, questions: Questions, names: Collection[str]) -> bool:
+def _is_question(candidate: Candidate, questions: Questions, names: Collection[str]) -> bool:
     return questions.may_be(candidate.id, candidate.speaker) and repeats(
         candidate.text, questions.itself, questions.language, names
     )

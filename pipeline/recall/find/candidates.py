@@ -191,7 +191,7 @@ def _candidates(
             )
         )
     questions: Questions | None = terms.questions
-    return candidates if questions is None else asides.marked(candidates, questions)
+    return candidates if questions is None else asides.mark(candidates, questions)
 
 
 def _answered(named: CandidateRow | None, otherwise: Sequence[Any] | None) -> RepliedTo | None:

@@ -75,7 +75,7 @@ def find_linked(connection: Connection, query: Ask, scope: MemoryScope | None) -
     reached = entity_graph.reached(
         connection,
         scope.seen,
-        names=entity_names.asked(request.text, request.chat.language),
+        names=entity_names.possible_names(request.text, request.chat.language),
         users=sorted(scope.named),
         as_of=request.as_of,
         named=MAX_NAMED,

@@ -51,7 +51,7 @@ def load_sessions(
     ]
 
 
-def of_time(connection: Connection, query: Ask) -> list[RetrievedSession]:
+def load_overview(connection: Connection, query: Ask) -> list[RetrievedSession]:
     """Load the sessions of the time that a question is about, in order; what was said later is left out."""
     request, spans = query.request, query.question.spans
     start, until = min(start for start, _ in spans), max(end for _, end in spans)

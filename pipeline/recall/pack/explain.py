@@ -29,9 +29,9 @@ CONSTANTS = {
     "half_length": features.HALF_LENGTH,
     "date_half_life_days": features.DATE_HALF_LIFE_DAYS,
     "date_half_length_days": features.DATE_HALF_LENGTH_DAYS,
-    "second": rank.SECOND,
+    "second": rank.SECOND_HIT_SHARE,
     "other_query": OTHER_QUERY_WEIGHT,
-    "reranker": rerank.READ_WEIGHT,
+    "reranker": rerank.RERANKER_WEIGHT,
 }
 """The constants of ranking that no request changes, for explanations."""
 

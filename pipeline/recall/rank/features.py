@@ -27,7 +27,7 @@ DATE_HALF_LIFE_DAYS = 5.0
 DATE_HALF_LENGTH_DAYS = 15.0
 _DAY = timedelta(days=1)
 # Weight of mentioning a person, where a message by them counts 1.
-MENTIONED = 0.5
+MENTION_WEIGHT = 0.5
 # Cosines of unrelated texts differ by this much: spaces are calibrated, see `pipeline.clients.calibration`.
 UNRELATED = 0.2
 # Whether a message holds what a question asks for.
@@ -141,15 +141,15 @@ def _with_others(
 
 
 def _named(question: Question, ordered: Sequence[Candidate]) -> Array:
-    """Return how surely the question names each candidate's speaker, or `MENTIONED` if it mentions somebody named."""
+    """Return how surely the question names each speaker, or `MENTION_WEIGHT` if the message mentions a named person."""
     names = [without_accents(name.casefold()) for name in question.names]
 
     def share(candidate: Candidate) -> float:
         certainty = question.speakers.get(candidate.speaker, 0.0)
-        if certainty >= MENTIONED or not names:
+        if certainty >= MENTION_WEIGHT or not names:
             return certainty
         text = without_accents(candidate.text.casefold())
-        return MENTIONED if any(name in text for name in names) else certainty
+        return MENTION_WEIGHT if any(name in text for name in names) else certainty
 
     return np.fromiter(map(share, ordered), np.float64, len(ordered))
 

@@ -43,11 +43,11 @@ class Kernel:
         return total
 
 
-def saturated(times: Array, lengths: Array, usual: float, tells: Array) -> Array:
+def saturated(times: Array, lengths: Array, mean_length: float, idfs: Array) -> Array:
     """Return BM25: for each text, the sum over the terms of idf times saturated frequency."""
-    norm = K1 * (1 - B + B * lengths / max(usual, 1e-9))
+    norm = K1 * (1 - B + B * lengths / max(mean_length, 1e-9))
     # the maximum for each term is its idf times K1 + 1
-    return np.asarray((tells[:, None] * times * (K1 + 1) / (times + norm)).sum(axis=0), dtype=np.float64)
+    return np.asarray((idfs[:, None] * times * (K1 + 1) / (times + norm)).sum(axis=0), dtype=np.float64)
 
 
 def shares(scores: Array, attainable: float) -> Array:
@@ -66,13 +66,13 @@ def words(ordered: Sequence[Candidate], kernel: Kernel, substance: Array, statis
     Taylor, Simple BM25 Extension to Multiple Weighted Fields, 2004); a message gains as far as it has substance itself.
     """
     terms = list(statistics.document_frequency)
-    tells = np.array([idf(statistics.messages, statistics.document_frequency[term]) for term in terms])
+    idfs = np.array([idf(statistics.messages, statistics.document_frequency[term]) for term in terms])
     if not terms or not ordered:
         return np.zeros(len(ordered))
-    attainable = float(tells.sum()) * (K1 + 1)
+    attainable = float(idfs.sum()) * (K1 + 1)
     times = np.array([[c.terms.get(term, 0) for c in ordered] for term in terms], np.float64)
     lengths = np.fromiter((c.length for c in ordered), np.float64, len(ordered))
     # a message amid neighbours gathers this multiple of the mean length
     reach = 1 + sum(LATER**step + EARLIER**step for step in range(1, STEPS + 1))
-    near = saturated(kernel.around(times), kernel.around(lengths), statistics.mean_length * reach, tells)
+    near = saturated(kernel.around(times), kernel.around(lengths), statistics.mean_length * reach, idfs)
     return shares(near * substance, attainable)

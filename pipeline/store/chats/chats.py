@@ -130,7 +130,7 @@ def get(connection: Connection, chat_id: str) -> Chat | None:
     return _one(run(connection, _GET, chat=chat_id))
 
 
-def followed(connection: Connection, chat_id: str) -> Chat | None:
+def get_current(connection: Connection, chat_id: str) -> Chat | None:
     """Return a chat, or the one it was moved to; None if the tenant has no chat of that id."""
     chat = get(connection, chat_id)
     return chat if chat is None or chat.moved_to is None else get(connection, chat.moved_to)

@@ -46,8 +46,8 @@ _UNNAME = text(f"""
     )
     SELECT count(*) FROM gone
 """)
-# Of those who are here somebody with few chats is taken, and each of these chats is left at the first who is not
-# there. Without `OFFSET 0` Postgres reads all members of all chats instead.
+# Start from a member with few chats, and give up each of these chats at the first person who is missing there. Without
+# `OFFSET 0` Postgres reads all members of all chats instead.
 PRESENT = """
     WITH policy AS (
         SELECT settings->>'audience' AS audience FROM tenants

@@ -17,8 +17,8 @@ from schemas.server_urls import postgres_parameters
 # libpq parses the URL (`postgres_parameters`), which may have parameters unknown to SQLAlchemy.
 DRIVER = "postgresql+psycopg://"
 
-# A network that goes away without a word: after 25 s without an answer, or 20 s (in milliseconds) with something sent
-# and not acknowledged, a connection is given up. By default TCP asks for the first time after two hours.
+# Give up a connection whose network has silently gone: after 25 s without an answer, or 20 s (in milliseconds) with
+# unacknowledged data. By default TCP sends its first probe after two hours.
 _KEEPALIVE = {
     "keepalives_idle": 10,
     "keepalives_interval": 5,
@@ -88,8 +88,8 @@ def driver_of(connection: Connection) -> psycopg.Connection[Any]:
 def still_there(connection: psycopg.Connection[Any]) -> None:
     """Raise `InvalidatePoolError` for an idle connection that the server has closed.
 
-    A restarted Postgres costs one connection attempt then, not one failed request for each pooled one. A server says
-    nothing to an idle connection but that it ends, so this asks the socket and not, as `pool_pre_ping` would at every
+    A restarted Postgres then costs one connection attempt, not one failed request for each pooled connection. A server
+    sends an idle connection nothing but its end, so this checks the socket and not, as `pool_pre_ping` does in every
     transaction, the server.
     """
     if connection.closed or _has_something_to_read(connection.fileno()):

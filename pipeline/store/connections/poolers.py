@@ -9,8 +9,8 @@ import psycopg
 
 from schemas.errors import SettingsError
 
-# A stopped process lets go of its locks, and nobody waits for a lock longer than for a lease. In an index of vectors
-# those of other chats and tenants are passed over, and the search goes on until it has enough.
+# A stopped process must release its locks, and no lock wait may outlast a lease. A search by a vector index skips
+# vectors of other chats and tenants, and goes on until it has enough.
 _SETTINGS = {
     "idle_in_transaction_session_timeout": "10s",
     "lock_timeout": "15s",

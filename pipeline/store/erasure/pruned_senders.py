@@ -1,7 +1,7 @@
 """SQL of the senders whose messages retention has pruned from sessions, which may still speak of them.
 
-As long as a session has all its messages, they say whose it is. One that lacks some, with nobody noted, was pruned
-before that was noted.
+A session with all its messages names its senders by them. One that lacks messages without a record was pruned before
+senders were recorded.
 """
 
 from collections.abc import Mapping, Sequence

@@ -216,8 +216,8 @@ def fold_counters(connection: Connection, doomed: str, **values: object) -> int:
 def delete_messages(connection: Connection, doomed: str, **values: object) -> int:
     """Delete placed raw messages, and subtract them from their chats' counters.
 
-    Sessions and summaries keep what they say of them, and revisions are not raised: the past has not changed. Whose
-    they were is noted. Chats are locked before their messages, as everywhere.
+    Sessions and summaries keep what they say about them, and revisions are not raised: the past has not changed. Their
+    senders are recorded. Chats are locked before their messages, as everywhere.
     """
     rows = run(connection, text(doomed), **values).all()
     run(connection, _LOCK_CHATS, chats=sorted({row.chat_id for row in rows}))

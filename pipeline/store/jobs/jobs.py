@@ -176,9 +176,9 @@ def finish(
 ) -> None:
     """Mark one tenant's claims done, as the last statement of the transaction that saves their results.
 
-    A job is deleted unless something newer is wanted. `again_in` keeps it due, after this many seconds: a part was done
-    and there is more, or `error` says what it waits for. Raises `LeaseLost` when a claim is no longer ours, so that the
-    transaction rolls back.
+    A job is deleted unless it was requested again. `again_in` keeps it due, after this many seconds, because a part is
+    left or because of the `error` that it waits out. Raises `LeaseLost` if a claim is lost, so that the transaction
+    rolls back.
     """
     if not claims:
         return
@@ -236,8 +236,8 @@ def _require(claim: Claim, held: bool) -> None:
         raise LeaseLost(f"{claim.kind} {claim.key} was claimed by somebody else")
 
 
-# What cannot be given up: something newer is wanted, which has all its attempts. Not so for `ingest`: new messages
-# do not help a chat that cannot be placed.
+# A job requested again meanwhile is not given up, but gets all its attempts. Not so `ingest`: new messages do not help
+# a chat that cannot be placed.
 ANEW = f"wanted > claimed AND kind <> '{INGEST}'"
 
 _SPENT = f"(:dead OR (:counts AND attempts >= :max_attempts)) AND NOT ({ANEW})"

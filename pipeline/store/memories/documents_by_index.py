@@ -11,8 +11,8 @@ from schemas.vectors import EmbeddingSpace
 _BY_INDEX = 256
 
 
-# Documents of the organization that are compared one by one: all, or those that the index does not have yet. An empty
-# scope, as a key of the search, costs nothing, where a condition would read them all.
+# Documents of the organization that are compared one by one: all, or those not indexed yet. Searching for an empty
+# scope costs nothing, where a condition would read them all.
 COMPARED = """((m.scope = CASE WHEN (SELECT is_enough FROM found_by_index) THEN '' ELSE 'organization' END)
     OR (m.scope = 'organization' AND m.id = ANY(ARRAY(SELECT id FROM not_indexed))))"""
 

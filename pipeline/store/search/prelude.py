@@ -1,4 +1,4 @@
-"""SQL of all that a question needs of its chat before it is searched, in one statement.
+"""SQL of all the data of a chat that a question needs before the search, in one statement.
 
 Who is there, what was said and asked last, the space of the vectors, and the lexemes of the question's words. A trip to
 the server costs as much as any of these.
@@ -72,10 +72,10 @@ def _statement(*, of_key: bool) -> TextClause:
 
 
 class Shared(NamedTuple):
-    """The number of sessions in which somebody spoke."""
+    """The number of sessions in which a person spoke."""
 
     sessions: int
-    # of these, those in which the asker spoke, too
+    # the number of these in which the asker spoke, too
     with_asker: int
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.recall.ask.followup import JUST_NOW
+from pipeline.recall.ask.followup import FOLLOWUP_WINDOW
 from pipeline.recall.ask.profiles import PROFILES
 from pipeline.recall.choose.recent import GOING_ON, KEPT
 from pipeline.text import fencing, tokens
@@ -180,7 +180,7 @@ def test_what_is_going_on_is_shown_and_more_of_it_where_the_question_leans_on_it
     plain = lines(assembled("the boiler?", ERRORS[:5], latest=latest), "history")
     leaning = lines(assembled("the boiler?", ERRORS[:5], latest=latest, brief=["error"]), "history")
     assert len(plain) == GOING_ON.total_seconds() / 120
-    assert len(leaning) == JUST_NOW.total_seconds() / 120
+    assert len(leaning) == FOLLOWUP_WINDOW.total_seconds() / 120
 
 
 # What is shown at all
