@@ -45,7 +45,7 @@ class Running:
 
 
 def running(data_dir: Path) -> Running | None:
-    """Read the state of a running `backscroll up` in this folder, if any. Raises `PermissionError` for another user's."""
+    """Read the state of a running `backscroll up` here, if any. Raises `PermissionError` for another user's folder."""
     if not is_taken(data_dir / LOCK):
         return None
     try:

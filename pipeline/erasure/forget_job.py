@@ -58,7 +58,7 @@ class Forgetting:
             names = known.pop("names", None)
             again = known.pop("again", False)
             into = known.pop("into", None)
-            if into is None and store_chat_moves.under_way(connection):
+            if into is None and store_chat_moves.is_moving(connection):
                 # it would look for what is to go in one chat while it is on its way to another
                 jobs.finish(connection, [self.claim], again_in=MOVING_SECONDS)
                 return set()

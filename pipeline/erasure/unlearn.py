@@ -18,7 +18,7 @@ def unlearn(
     connection: Connection, tenant_id: str, message_ids: Sequence[int], session_ids: Sequence[int]
 ) -> list[UUID]:
     """Remove what these messages say; return the memories that are deleted for it, with what was made of those."""
-    return settle(connection, tenant_id, evidence.take(connection, message_ids, session_ids))
+    return settle(connection, tenant_id, evidence.drop_of_messages(connection, message_ids, session_ids))
 
 
 def settle(connection: Connection, tenant_id: str, ids: Collection[UUID]) -> list[UUID]:
@@ -39,7 +39,7 @@ def settle(connection: Connection, tenant_id: str, ids: Collection[UUID]) -> lis
         same = [e for e in resting if e.content == row.content]
         shown = same[0] if same else first
         holds_from, holds_until = (
-            (row.holds_from, row.holds_until) if row.edited else evidence.holding(resting)
+            (row.holds_from, row.holds_until) if row.edited else evidence.validity(resting)
         )
         learned.refresh(
             connection,

@@ -71,8 +71,8 @@ def start(
         if other is None:
             chats.ensure(connection, tenant_id, _like(chat, into))
             if chat.language_by == DETECTED:
-                chat_languages.put(connection, into, chat.language, DETECTED)
-        store.lead(connection, chat_id, into)
+                chat_languages.set_language(connection, into, chat.language, DETECTED)
+        store.redirect(connection, chat_id, into)
         # who is known by a name only is the same in what is one chat now
         for sender_id in membership.of_chat(connection, chat_id):
             identities.unite(connection, tenant_id, sender_id, in_other_chat(sender_id, chat_id, into))
@@ -165,7 +165,7 @@ class _Step:
             return True, False
         if ids := store.sessions(connection, chat_id, MESSAGES_AT_ONCE, SESSIONS_AT_ONCE):
             return True, self._sessions(store_ranges.of_ids(connection, ids))
-        if left := store.left(connection, chat_id, MESSAGES_AT_ONCE):
+        if left := store.messages_outside_sessions(connection, chat_id, MESSAGES_AT_ONCE):
             self._messages(left)
             return True, False
         if store.move_rest(connection, chat_id, into, MESSAGES_AT_ONCE):
@@ -211,7 +211,7 @@ class _Step:
                 if sessionize.cut_by(marks, shape.started_at, shape.ended_at):
                     cut.append(survivor)
         # sessions are locked by now; messages before jobs, as in the transactions that save vectors
-        self._messages(store.inside(connection, self.chat.chat_id, batch), len(batch))
+        self._messages(store.messages_of_sessions(connection, self.chat.chat_id, batch), len(batch))
         rewrite.write(connection, self.tenant_id)
         ids = [session.id for session in batch]
         store.move_sessions(connection, into, ids)

@@ -22,7 +22,7 @@ START = re.compile(
 )
 _REACTIONS = re.compile(r"^\(- .* -\)$", re.MULTILINE)
 _DELETED = "(This message was deleted)"
-_KINDS = kinds.of("signal")
+_KINDS = kinds.load("signal")
 # the texts of an item, and what in it is others'
 _WRITTEN = frozenset(("body", "question", "option", "note", "givenName", "familyName", "emoji"))
 _NOT_OWN = frozenset(("quote", "reactions", "linkPreview", "votes", "bodyRanges"))

@@ -16,7 +16,7 @@ from pipeline.platforms import attachments, fields, json_stream, kinds, written
 from pipeline.platforms.records import Broken, ImportOptions, Parsed, ReadMessage, Skipped, Times
 from schemas.messages import FORWARDED, ChatIn, ChatKind
 
-KINDS = kinds.of("discord")
+KINDS = kinds.load("discord")
 
 
 def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:

@@ -60,8 +60,8 @@ class Kinds:
 
 
 @cache
-def of(platform: str) -> Kinds:
-    """Return the table of a platform, by the name of its file.
+def load(platform: str) -> Kinds:
+    """Load the table of a platform, by the name of its file.
 
     >>> of("telegram").report("messages[3]", "unsupported")
     Skipped(where='messages[3]', reason='kind that Telegram does not export')

@@ -100,24 +100,24 @@ def enqueue(connection: Connection, tenant_id: str, chat_id: str, *, priority: i
     jobs.enqueue(connection, tenant_id, LANGUAGE.name, [chat_id], lane=chat_id, priority=priority)
 
 
-def put(connection: Connection, chat_id: str, language: str, by: str) -> None:
+def set_language(connection: Connection, chat_id: str, language: str, by: str) -> None:
     """Set a chat's language and its origin; messages and sessions keep their words until they are reindexed."""
     run(connection, _SET, chat=chat_id, language=language, by=by)
 
 
-def say(connection: Connection, tenant_id: str, chat_id: str, language: str, *, differs: bool) -> None:
+def declare(connection: Connection, tenant_id: str, chat_id: str, language: str, *, differs: bool) -> None:
     """Declare a chat's language, or with `auto` have it detected; a job reindexes if it `differs`."""
     if language == AUTO:
         forget(connection, chat_id)
     elif differs:
-        put(connection, chat_id, language, DECLARED)
+        set_language(connection, chat_id, language, DECLARED)
     else:
         run(connection, _DECLARE, chat=chat_id)
         return
     enqueue(connection, tenant_id, chat_id)
 
 
-def note(connection: Connection, chat_id: str, by: str | None) -> None:
+def mark_examined(connection: Connection, chat_id: str, by: str | None) -> None:
     """Record that a chat's language was examined now, and its origin if known."""
     run(connection, _NOTE, chat=chat_id, by=by)
 
@@ -159,7 +159,7 @@ def index_sessions(connection: Connection, chat_id: str, language: str, limit: i
     )
 
 
-def indexed(connection: Connection, chat_id: str) -> None:
+def mark_indexed(connection: Connection, chat_id: str) -> None:
     """Record that everything in a chat is indexed in its language."""
     run(connection, "UPDATE chats SET words_after = NULL WHERE chat_id = :chat", chat=chat_id)
 

@@ -70,7 +70,7 @@ _CLEAR = (
 )
 
 
-def named(external_id: str) -> str:
+def moved_id(external_id: str) -> str:
     """Return SQL of a message's id in the chat `:into`, from its id in `:chat`."""
     # another chat may have the same ids, so that the former chat comes first: `telegram:-100/5`
     return f"""CASE
@@ -94,7 +94,7 @@ def chat_of(connection: Connection, message_id: int) -> str | None:
 
 
 _NAMES = text(f"""
-    SELECT {named("external_id")} FROM unnest(CAST(:externals AS text[])) WITH ORDINALITY
+    SELECT {moved_id("external_id")} FROM unnest(CAST(:externals AS text[])) WITH ORDINALITY
         AS given (external_id, place) ORDER BY place
 """)
 
@@ -114,7 +114,7 @@ def former(connection: Connection, chat_id: str) -> list[str]:
     return column(connection, _FORMER, chat=chat_id)
 
 
-def under_way(connection: Connection) -> bool:
+def is_moving(connection: Connection) -> bool:
     """Tell whether a chat is being moved; a move that was given up does not count."""
     return holds(connection, _UNDER_WAY)
 
@@ -124,7 +124,7 @@ def unfinished(connection: Connection) -> bool:
     return holds(connection, "SELECT EXISTS (SELECT 1 FROM forget_receipts WHERE finished_at IS NULL)")
 
 
-_LEAD = (
+_REDIRECT = (
     "UPDATE chats SET moved_to = NULL WHERE chat_id = :into",
     "UPDATE chats SET moved_to = :into WHERE chat_id = :chat OR moved_to = :chat AND chat_id <> :into",
     """
@@ -136,7 +136,7 @@ _LEAD = (
     INSERT INTO session_closes (tenant_id, chat_id, session_key, closed_at)
     SELECT tenant_id, :into, session_key, closed_at FROM session_closes WHERE chat_id = :chat ON CONFLICT DO NOTHING
     """,
-    f"UPDATE pending_changes SET chat_id = :into, external_id = {named('external_id')} WHERE chat_id = :chat",
+    f"UPDATE pending_changes SET chat_id = :into, external_id = {moved_id('external_id')} WHERE chat_id = :chat",
     """
     UPDATE backfills SET filter = filter || jsonb_build_object('chat_id', CAST(:into AS text))
     WHERE filter->>'chat_id' = :chat
@@ -148,9 +148,9 @@ _LEAD = (
 )
 
 
-def lead(connection: Connection, chat_id: str, into: str) -> None:
+def redirect(connection: Connection, chat_id: str, into: str) -> None:
     """Redirect a chat, and chats redirected to it, to another one, and move its small tables."""
-    for statement in _LEAD:
+    for statement in _REDIRECT:
         run(connection, text(statement), chat=chat_id, into=into)
 
 
@@ -169,14 +169,14 @@ def sessions(connection: Connection, chat_id: str, messages: int, limit: int) ->
     return column(connection, _SESSIONS, chat=chat_id, messages=messages, limit=limit)
 
 
-def inside(connection: Connection, chat_id: str, sessions: Sequence[Session]) -> list[int]:
+def messages_of_sessions(connection: Connection, chat_id: str, sessions: Sequence[Session]) -> list[int]:
     """Return the messages of these sessions of a chat."""
     ranges = ((s.session_key, s.started_at, s.ended_at) for s in sessions)
     return column(connection, _INSIDE, chat=chat_id, **arrays("keys starts ends", ranges))
 
 
-def left(connection: Connection, chat_id: str, limit: int) -> list[int]:
-    """Return messages of a chat in no session, once there are no others."""
+def messages_outside_sessions(connection: Connection, chat_id: str, limit: int) -> list[int]:
+    """Return messages of a chat that are in no session, once there are no others."""
     return column(connection, _LEFT, chat=chat_id, limit=limit)
 
 
@@ -201,8 +201,8 @@ class Moved(NamedTuple):
 def _move_messages(also: str) -> TextClause:
     return text(f"""
         WITH moved AS (
-            UPDATE messages m SET chat_id = :into, external_id = {named("m.external_id")},
-                reply_to = {named("m.reply_to")}
+            UPDATE messages m SET chat_id = :into, external_id = {moved_id("m.external_id")},
+                reply_to = {moved_id("m.reply_to")}
             WHERE m.chat_id = :chat AND m.id = ANY(:ids)
             RETURNING m.tenant_id, m.id, length(m.tsv) AS lexemes
         ), waiting AS (

@@ -196,7 +196,7 @@ def ensure(connection: Connection, tenant_id: str, chat: ChatIn) -> Chat:
                 **values,
             )
         if language is not None:
-            chat_languages.say(
+            chat_languages.declare(
                 connection, tenant_id, chat.chat_id, language, differs=language != stored.language
             )
     else:

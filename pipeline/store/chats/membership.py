@@ -101,7 +101,7 @@ MEMBERS_NAMED = 500
 """Members of all chats together whose names are looked up."""
 
 
-def named(chats: str) -> str:
+def member_names(chats: str) -> str:
     """Return SQL of `Member`: those of the chats that are an expression, those of `:chat` first.
 
     A name of each, whichever, and all that the latest messages of `:chat` show: people seldom change theirs. Who is in
@@ -130,7 +130,7 @@ def named(chats: str) -> str:
     """
 
 
-_NAMED = text(named("ARRAY[:chat]"))
+_NAMED = text(member_names("ARRAY[:chat]"))
 
 
 def note_unknown(connection: Connection, tenant_id: str, chat_id: str) -> None:

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, text
 
 from pipeline.store.chats.membership import Seen
 from pipeline.store.connections.statements import arrays, run
-from pipeline.store.memories.memory_conditions import BELIEVED, LIVE, SAID, place, since, visible
+from pipeline.store.memories.memory_conditions import BELIEVED, LIVE, SAID, since, visibility, visible
 
 _COLUMNS = "user_id, entity, name, alias, short, kind, relation"
 # Only as the first session names it: the names of another chat would be shown wherever the memory is.
@@ -202,8 +202,8 @@ def reached(
     Of at most `named` and `near` entities the `links` written last; of `near` those that fewest memories name.
     """
     values = {"names": names, "users": users, "named": named, "near": near, "links": links}
-    return [Reached(*row) for row in run(connection, _REACHED, as_of=as_of, **values, **place(seen))]
+    return [Reached(*row) for row in run(connection, _REACHED, as_of=as_of, **values, **visibility(seen))]
 
 
 def _now(seen: Seen | None) -> dict[str, Any]:
-    return {"as_of": None, **place(seen)}
+    return {"as_of": None, **visibility(seen)}

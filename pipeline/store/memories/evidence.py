@@ -104,7 +104,7 @@ class Evidence:
         return self.holds_from, self.holds_until
 
 
-def holding(evidence: Sequence[Evidence]) -> tuple[datetime | None, datetime | None]:
+def validity(evidence: Sequence[Evidence]) -> tuple[datetime | None, datetime | None]:
     """Return since when and until when a memory holds: what was said of that last, if all its chats say the same.
 
     `evidence` is by its time. What one chat alone says is not shown in another.
@@ -132,17 +132,19 @@ def drop_of_session(connection: Connection, session_id: int) -> set[UUID]:
     return set(column(connection, _DROP_OF_SESSION, session=session_id))
 
 
-def take(connection: Connection, message_ids: Sequence[int], session_ids: Sequence[int]) -> set[UUID]:
+def drop_of_messages(
+    connection: Connection, message_ids: Sequence[int], session_ids: Sequence[int]
+) -> set[UUID]:
     """Delete the evidence that rests on these messages, or was made by a model of sessions that hold them."""
     return set(column(connection, _TAKE, messages=message_ids, sessions=session_ids))
 
 
-def take_of_senders(connection: Connection, senders: Sequence[str], until: datetime, limit: int) -> set[UUID]:
+def drop_of_senders(connection: Connection, senders: Sequence[str], until: datetime, limit: int) -> set[UUID]:
     """Delete up to `limit` pieces of evidence given by these senders up to a time."""
     return set(column(connection, _TAKE_OF_SENDERS, senders=senders, until=until, limit=limit))
 
 
-def take_of_chat(connection: Connection, chat_id: str, until: datetime, limit: int) -> set[UUID]:
+def drop_of_chat(connection: Connection, chat_id: str, until: datetime, limit: int) -> set[UUID]:
     """Delete up to `limit` pieces of evidence from a chat up to a time."""
     return set(column(connection, _TAKE_OF_CHAT, chat=chat_id, until=until, limit=limit))
 

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, TextClause, text
 from pipeline.store.chats.membership import Seen
 from pipeline.store.connections.statements import run
 from pipeline.store.memories.documents_by_index import COMPARED, documents_by_index
-from pipeline.store.memories.memory_conditions import BELIEVED, LIVE, SAID, place, since, visible
+from pipeline.store.memories.memory_conditions import BELIEVED, LIVE, SAID, since, visibility, visible
 from pipeline.store.search import vector_search
 from pipeline.store.search.filters import Scope
 from pipeline.store.search.keyword_search import any_of
@@ -89,7 +89,7 @@ class MemoryScope:
             "reach": self.reach,
             "exact_up_to": vector_search.EXACT_UP_TO,
             "counts_hidden": self.counts_hidden,
-            **place(self.seen),
+            **visibility(self.seen),
         }
 
 

@@ -104,7 +104,7 @@ def compared(space: EmbeddingSpace | None) -> tuple[str, str]:
     )
 
 
-def place(seen: Seen | None) -> dict[str, Any]:
+def visibility(seen: Seen | None) -> dict[str, Any]:
     """Return the parameters of `visible`; None: everything of the tenant."""
     if seen is None:
         return {**EVERYWHERE.parameters(), "anybody": True, "alone": False, "asker": []}

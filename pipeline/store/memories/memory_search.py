@@ -17,8 +17,8 @@ from pipeline.store.memories.memory_conditions import (
     THEN,
     MemoryConditions,
     compared,
-    place,
     since,
+    visibility,
     visible,
 )
 from pipeline.store.vectors.vectors import literal
@@ -56,7 +56,7 @@ def listing(
             ORDER BY m.id DESC LIMIT :limit) m {_SUPERSEDED}
         ORDER BY m.id DESC
     """)
-    values = {"after": after, "as_of": as_of, "limit": limit, **place(seen)}
+    values = {"after": after, "as_of": as_of, "limit": limit, **visibility(seen)}
     return _shown(run(connection, statement, **which.parameters(), **values), seen)
 
 
@@ -131,7 +131,7 @@ def search(
         "text": content,
         "candidates": CANDIDATES_PER_ARM,
         "as_of": as_of,
-        **place(seen),
+        **visibility(seen),
     }
     if query is not None:
         values["query"] = literal(query)

@@ -35,7 +35,7 @@ _INSERT = text("""
 """)
 
 
-def put(
+def save(
     connection: Connection,
     tenant_id: str,
     session: Row[Any],

@@ -37,7 +37,7 @@ _WHO = f"""
     SELECT json_build_array(
         json_build_array({", ".join(f"present.{name}" for name in Present._fields)}),
         (SELECT json_agg(json_build_array({", ".join(Member._fields)})) FROM (
-            {membership.named(f"({_CHATS})")}) member))
+            {membership.member_names(f"({_CHATS})")}) member))
     FROM ({membership.PRESENT}) present
 """
 _SPACE = ", ".join(f"s.{name}" for name in vectors.COLUMNS.split(", "))
