@@ -75,7 +75,7 @@ def test_the_context_is_described_field_by_field() -> None:
     worths = CONTEXT.section("### What a line is worth")
     assert f"shows neighbours | {talk.BESIDE_WORTH:g} of that |" in worths
     assert f"| a recent message | at least {recent.RECENT_WORTH:g}, " in worths
-    assert f" | at least {known.ALWAYS:g} |" in worths
+    assert f" | at least {known.ALWAYS_SHOWN_WORTH:g} |" in worths
     assert f"| a related session | {summaries.RELATED_WORTH:g} |" in worths
     assert set(get_args(DropReason)) <= set(names(CONTEXT.section("## Explanations")))
 

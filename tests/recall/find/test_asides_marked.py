@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pipeline.recall.ask.questions import Questions
-from pipeline.recall.find.asides import marked
+from pipeline.recall.find.asides import mark
 from pipeline.recall.find.candidate import Candidate
 from pipeline.text.cues import message_cues
 from pipeline.text.cues.addressing import is_put_to_a_bot, names_of, said
@@ -69,7 +69,7 @@ def test_a_bot_is_asked_by_its_name_and_what_it_is_told_is_no_aside(text: str, i
 
 
 def test_an_aside_means_nothing_and_lends_no_words_unless_it_was_answered() -> None:
-    found = marked(
+    found = mark(
         talk(
             "Davi: @harbourbot who found the key?",
             "Harbour Bot: I don't know.",
@@ -85,7 +85,7 @@ def test_an_aside_means_nothing_and_lends_no_words_unless_it_was_answered() -> N
 
 
 def test_the_question_at_hand_is_an_aside_wherever_it_was_posted() -> None:
-    found = marked(
+    found = mark(
         talk("Davi: who found the key?", "Olek: lunch?", "Ana: @jarvis who found the key"),
         Questions.of("Who found the key?", "english"),
     )
@@ -94,9 +94,9 @@ def test_the_question_at_hand_is_an_aside_wherever_it_was_posted() -> None:
 
 def test_an_answer_of_others_in_the_words_of_the_question_is_as_good_as_any() -> None:
     lines = ("Ana: who is in?", "Bob: yes", "Cid: yes", "Eve: yes", "Ana: fine")
-    assert asides(marked(talk(*lines), Questions.of("yes", "english", asker="Eve"))) == [3]
-    assert asides(marked(talk(*lines), Questions.of("yes", "english", newest=2))) == [2]
-    assert asides(marked(talk(*lines), Questions.of("yes", "english"))) == []
+    assert asides(mark(talk(*lines), Questions.of("yes", "english", asker="Eve"))) == [3]
+    assert asides(mark(talk(*lines), Questions.of("yes", "english", newest=2))) == [2]
+    assert asides(mark(talk(*lines), Questions.of("yes", "english"))) == []
 
 
 def test_what_the_log_has_is_an_aside_if_it_was_asked_then_and_not_answered() -> None:
@@ -107,8 +107,8 @@ def test_what_the_log_has_is_an_aside_if_it_was_asked_then_and_not_answered() ->
         "Jarvis: Olek has.",
     )
     logged = Questions.of("what else?", "english", [("who found the key?", NOW)])
-    assert asides(marked(talk(*lines), logged)) == [0]
+    assert asides(mark(talk(*lines), logged)) == [0]
     long_ago = Questions.of("what else?", "english", [("who found the key?", NOW - timedelta(days=1))])
-    assert asides(marked(talk(*lines), long_ago)) == []
+    assert asides(mark(talk(*lines), long_ago)) == []
     told = Questions.of("what else?", "english", [("lunch is ready", NOW)])
-    assert asides(marked(talk(*lines), told)) == []
+    assert asides(mark(talk(*lines), told)) == []

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pipeline.recall.ask.followup import FOLLOWUP_WINDOW
 from pipeline.recall.ask.profiles import PROFILES
-from pipeline.recall.choose.recent import GOING_ON, KEPT
+from pipeline.recall.choose.recent import MIN_MESSAGES, ONGOING_WINDOW
 from pipeline.text import fencing, tokens
 from tests.recall.found import NOW, assembled, hit, lines, memory, recent, session
 
@@ -160,7 +160,7 @@ ERRORS = [hit(n, f"the boiler shows error {n} since the plumber came", 3 - n / 1
 
 def test_of_recent_talk_that_has_nothing_to_do_with_the_question_the_last_few_messages_are_shown() -> None:
     found = assembled("what about the boiler?", ERRORS, latest=CHATTER, budget=800)
-    assert len(lines(found, "history")) == KEPT
+    assert len(lines(found, "history")) == MIN_MESSAGES
     assert len(lines(found, "exchanges")) == len(ERRORS)
     # unless the budget is to be filled, which changes nothing else
     full = assembled("what about the boiler?", ERRORS, latest=CHATTER, budget=1200, fill=True)
@@ -179,7 +179,7 @@ def test_what_is_going_on_is_shown_and_more_of_it_where_the_question_leans_on_it
     latest = [recent(200 - n, f"so {n}", sent_at=NOW - timedelta(minutes=2 * n)) for n in range(1, 30)]
     plain = lines(assembled("the boiler?", ERRORS[:5], latest=latest), "history")
     leaning = lines(assembled("the boiler?", ERRORS[:5], latest=latest, brief=["error"]), "history")
-    assert len(plain) == GOING_ON.total_seconds() / 120
+    assert len(plain) == ONGOING_WINDOW.total_seconds() / 120
     assert len(leaning) == FOLLOWUP_WINDOW.total_seconds() / 120
 
 
