@@ -67,9 +67,7 @@ def search(
         parsed = parse_question(connection, request)
     prepared = prepare_query(database, tenant_id, parsed, embedder, Stopwatch())
     if query.hyde:
-        prepared = hyde.with_hypothetical_answer(
-            database, tenant_id, prepared, embedder, gateway, Stopwatch()
-        )
+        prepared = hyde.with_answer(database, tenant_id, prepared, embedder, gateway, Stopwatch())
     with database.tenant(tenant_id) as connection:
         if query.mode == "similar" and prepared.terms.embedded is not None:
             return _similar(connection, prepared, query)

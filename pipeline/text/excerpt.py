@@ -69,12 +69,10 @@ def displayed(
     if 2 * len(whole) < tokens or count(whole) <= tokens:
         return whole
     in_lines = "\n" in whole
-    return harmless(
-        relevant_part(whole if in_lines else visible(text), wanted, tokens, count, in_lines=in_lines)
-    )
+    return harmless(best_part(whole if in_lines else visible(text), wanted, tokens, count, in_lines=in_lines))
 
 
-def relevant_part(
+def best_part(
     text: str, wanted: Wanted, tokens: int, count: Count = estimate, *, in_lines: bool = False
 ) -> str:
     """Return the run of sentences that holds most of the wanted words, within `tokens` by `count`.
@@ -86,7 +84,7 @@ def relevant_part(
     something is left out. Where no word of the question occurs it is the beginning.
 
     >>> ferry = Wanted.of("When does the ferry go?", "english")
-    >>> relevant_part("Tea is at five. The ferry goes at eight. Bring a coat.", ferry, 9)
+    >>> best_part("Tea is at five. The ferry goes at eight. Bring a coat.", ferry, 9)
     '… The ferry goes at eight. …'
     """
     whole = text if in_lines else " ".join(text.split())

@@ -13,7 +13,7 @@ HANDBOOK = " ".join(
 
 
 def about(text: str, question: str, tokens: int) -> str:
-    return excerpt.relevant_part(text, excerpt.Wanted.of(question, "english"), tokens)
+    return excerpt.best_part(text, excerpt.Wanted.of(question, "english"), tokens)
 
 
 texts = st.text(st.sampled_from("abc é家.!? \n"), max_size=300)

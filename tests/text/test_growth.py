@@ -92,7 +92,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "days": lambda text: list(calendar.days(text, date(2026, 4, 15))),
     "displayed": truncate.displayed,
     "embedder": DeterministicEmbedder(max_chars=LONG).embed_query,
-    "excerpt": lambda text: excerpt.relevant_part(text, FERRY, 60),
+    "excerpt": lambda text: excerpt.best_part(text, FERRY, 60),
     "excerpt of a passage": lambda text: excerpt.displayed(text, FERRY, 60, in_lines=True),
     "facts": read_facts,
     "harmless": fencing.harmless,

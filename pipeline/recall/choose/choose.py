@@ -76,12 +76,12 @@ def choose(
     messages = {int(line.id): texts[int(line.id)] for line in offered if isinstance(line, Line)}
     session_of = {hit.candidate.id: hit.candidate.session for hit in results.ranked}
     opened = {session_of[message] for message in messages if message in session_of}
-    offered += summaries.choose_weeks(results.weeks, parameters, wording)
-    offered += summaries.choose_overview(results.overview, parameters, style)
+    offered += summaries.weeks(results.weeks, parameters, wording)
+    offered += summaries.overview(results.overview, parameters, style)
     if not results.fell_back:
         fitting = {session.id for session in results.narrowing.chosen} if results.narrowing else set[int]()
         offered += summaries.choose(results.sessions, fitting, opened, parameters, style)
-        offered += summaries.choose_related(results.sessions, opened, parameters, style)
+        offered += summaries.related(results.sessions, opened, parameters, style)
 
     wordings = [Wanted.of(text, language) for text in (prepared.question.content, *query.queries)]
     writer = known.Writer(asker=request.prelude.asker, now=now, style=style)

@@ -32,8 +32,7 @@ def choose(
 ) -> Iterator[Line | Dropped]:
     """Choose sessions, given best first, and say why the others are left out.
 
-    A summary is shown only if its session is `fitting` by itself and not `opened`, that is, none of its messages is
-    shown.
+    A summary is shown only if its session is `fitting` by itself and not `opened`: none of its messages is shown.
     """
 
     def dropped(session: RetrievedSession, reason: DropReason, detail: str) -> Dropped:
@@ -51,9 +50,7 @@ def choose(
             yield _line("exchanges", session, LIMIT, parameters.session_chars, reason, style)
 
 
-def choose_overview(
-    sessions: Sequence[RetrievedSession], parameters: Parameters, style: Style
-) -> Iterator[Line]:
+def overview(sessions: Sequence[RetrievedSession], parameters: Parameters, style: Style) -> Iterator[Line]:
     """Choose all sessions of the time that the question asks to sum up, in order; they come before all else."""
     for number, session in enumerate(sessions):
         if session.summary:
@@ -63,9 +60,7 @@ def choose_overview(
             yield _line("exchanges", session, worth, parameters.session_chars, reason, style)
 
 
-def choose_weeks(
-    retrieved: Sequence[RetrievedWeek], parameters: Parameters, wording: Wording
-) -> Iterator[Line]:
+def weeks(retrieved: Sequence[RetrievedWeek], parameters: Parameters, wording: Wording) -> Iterator[Line]:
     """Choose the summaries of the weeks that the question names."""
     for week in retrieved[: parameters.sessions]:
         last = week.monday + timedelta(days=6)
@@ -83,7 +78,7 @@ def choose_weeks(
         )
 
 
-def choose_related(
+def related(
     sessions: Sequence[RetrievedSession],
     opened: Collection[int],
     parameters: Parameters,

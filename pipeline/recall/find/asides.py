@@ -18,7 +18,7 @@ def mark(ordered: Sequence[Candidate], questions: Questions) -> list[Candidate]:
     language = questions.language
     # in a large chat no candidate may be by the bot
     bots = names_of({c.speaker for c in ordered if c.role == "assistant"}) | called_bots(questions.names)
-    mentioned = bots | questions.names
+    names = bots | questions.names
     messages: list[Candidate] = []
     for _, inside in groupby(ordered, key=attrgetter("session")):
         session = list(inside)
@@ -26,9 +26,7 @@ def mark(ordered: Sequence[Candidate], questions: Questions) -> list[Candidate]:
             if candidate.cues.says_nothing:
                 messages.append(_as_aside(candidate, keeps_words=False))
                 continue
-            asks = is_put_to_a_bot(candidate.text, language, bots) or _is_question(
-                candidate, questions, mentioned
-            )
+            asks = is_put_to_a_bot(candidate.text, language, bots) or _matches(candidate, questions, names)
             logged = (
                 not asks
                 and candidate.cues.asks >= ASKS
@@ -56,7 +54,7 @@ def _as_aside(candidate: Candidate, *, keeps_words: bool) -> Candidate:
     return candidate._replace(aside=True, cosine=None, terms={}, length=0, others=matches)
 
 
-def _is_question(candidate: Candidate, questions: Questions, names: Collection[str]) -> bool:
+def _matches(candidate: Candidate, questions: Questions, names: Collection[str]) -> bool:
     return questions.may_be(candidate.id, candidate.speaker) and repeats(
         candidate.text, questions.itself, questions.language, names
     )

@@ -49,7 +49,7 @@ _TAKE = text(f"""
 _FORGET_CHAT = text("UPDATE api_keys SET chats = array_remove(chats, :chat) WHERE :chat = ANY(chats)")
 
 
-def find_valid(connection: Connection, digests: Sequence[bytes]) -> dict[bytes, CurrentKey]:
+def find(connection: Connection, digests: Sequence[bytes]) -> dict[bytes, CurrentKey]:
     """Find the keys of any tenant that are valid now, by the digests of their secrets."""
     rows = (row._asdict() for row in run(connection, _OF, digests=list(digests)))
     return {bytes(row.pop("found")): CurrentKey(**row) for row in rows}
