@@ -1,4 +1,4 @@
-"""Build and drop indexes of tables that may be large, without blocking those who write to them."""
+"""Build and drop indexes of large tables without blocking writers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

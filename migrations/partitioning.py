@@ -26,11 +26,11 @@ KEY = "tenant_id, id, chat_id"
 
 
 class CannotPartition(Permanent):
-    """The database is not one that can be partitioned; the message says why."""
+    """The database cannot be partitioned; the message says why."""
 
 
 def partition(connection: Connection, partitions: int = PARTITIONS) -> int:
-    """Partition `messages`, as their owner, in a transaction of the caller's; how many messages there are.
+    """Partition `messages`, as their owner, in the caller's transaction; return the number of messages.
 
     Raises `CannotPartition`, and `OperationalError` when somebody keeps the table locked.
     """
@@ -68,9 +68,9 @@ def partition(connection: Connection, partitions: int = PARTITIONS) -> int:
 
 
 class _Kept(NamedTuple):
-    """What the new table is given of the old one, as statements and names."""
+    """Properties of the old table to restore on the new one, as statements and names."""
 
-    # those that are stored as they come, not computed
+    # the columns that are not computed
     columns: Sequence[str]
     # foreign keys and unique constraints by their names, but for the primary key
     constraints: Sequence[tuple[str, str]]
@@ -137,7 +137,7 @@ def _make(connection: Connection, partitions: int, kept: _Kept) -> None:
 
 
 def _restore(connection: Connection, partitions: int, kept: _Kept) -> None:
-    """Do what is cheaper, or possible at all, once the rows are there and the old table is gone."""
+    """Restore what is cheaper, or only possible, after the rows are copied and the old table is dropped."""
     execute = connection.exec_driver_sql
     # Nobody is granted a partition, and without a policy nobody sees a row of one. This comes first: it binds the
     # owner, too, so foreign keys do not check again the rows that were checked when they were inserted.

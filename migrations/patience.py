@@ -16,7 +16,7 @@ from schemas.errors import DatabaseUnavailable
 
 # Any constant will do; it names "migrating Backscroll" among the advisory locks of this database.
 MIGRATING = 0x6261636B
-# Of one try. The HTTP API's own statements wait for up to 15 s, so none of them fails by it.
+# Seconds of one attempt. The HTTP API's own statements wait for up to 15 s, so none of them fails.
 LOCK_SECONDS = 1.0
 # Of all tries together: a dump of the database may hold its locks so long.
 PATIENCE_SECONDS = 600.0
@@ -28,7 +28,7 @@ _LOCK_NOT_AVAILABLE = "55P03"
 
 @contextmanager
 def alone(connection: Connection) -> Iterator[None]:
-    """Hold the advisory lock of migrations on this database; wait for another migration that has it.
+    """Hold this database's advisory lock for migrations; wait while another migration has it.
 
     The lock belongs to the database session, so it outlives transactions. Raises `DatabaseUnavailable` after
     `PATIENCE_SECONDS`.

@@ -1,4 +1,4 @@
-"""Client of a running Backscroll's HTTP API; its problems become the errors that the same call raises in process."""
+"""Client of a running Backscroll's HTTP API; it raises the errors that the same call raises in process."""
 
 import contextlib
 import http.client
@@ -46,7 +46,7 @@ class Api:
         return self._understood(answer, self._call(request))
 
     def delete(self, path: str, answer: type[T]) -> T:
-        """Delete what is at a path; returns the answer as this model. Raises as `post` does."""
+        """Delete a path; return the answer as this model. Raises as `post` does."""
         return self._understood(answer, self._call(urllib.request.Request(self._at(path), method="DELETE")))  # noqa: S310
 
     def _at(self, path: str) -> str:
@@ -67,12 +67,12 @@ class Api:
             ) from None
 
     def _opener(self) -> urllib.request.OpenerDirector:
-        # no proxy for what runs on this machine, whatever the environment says
+        # no proxy for servers on this machine, whatever the environment says
         proxies = urllib.request.ProxyHandler({}) if is_local(self.url) else urllib.request.ProxyHandler()
         return urllib.request.build_opener(proxies)
 
     def _refusal(self, status: int, body: bytes) -> Exception:
-        """Make the error of an answer that is no success."""
+        """Return the error for an unsuccessful answer."""
         problem: dict[str, Any] = {}
         with contextlib.suppress(ValueError, TypeError):
             problem = dict(json.loads(body))
@@ -103,7 +103,7 @@ class Api:
             raise self._other_version() from None
 
     def _other_version(self) -> SettingsError:
-        """Make the error of an answer that this version does not know."""
+        """Return the error for an answer unknown to this version."""
         version = importlib.metadata.version("backscroll")
         try:
             with self._opener().open(self._at("/openapi.json"), timeout=TIMEOUT_SECONDS) as response:

@@ -73,7 +73,7 @@ def configured(data_dir: Path | None = None, tenant: str | None = None) -> Setti
 
 
 def open_stack(data_dir: Path | None = None, tenant: str | None = None) -> Settings:
-    """Load the settings, and take missing URLs from a running `backscroll up`. Raises `DatabaseUnavailable`."""
+    """Load the settings, taking missing URLs from a running `backscroll up`. Raises `DatabaseUnavailable`."""
     settings = configured(data_dir, tenant)
     if settings.database_url and settings.redis_url:
         return settings
@@ -146,7 +146,7 @@ def require_api(data_dir: Path | None, tenant: str | None) -> Api:
 
 
 def _running(settings: Settings) -> stack.Running | None:
-    """Read what runs with the data folder. Raises `SettingsError` for a folder of another user."""
+    """Read the state of `backscroll up` in the data folder. Raises `SettingsError` for a folder of another user."""
     try:
         return stack.running(settings.data_dir)
     except PermissionError as error:
@@ -198,7 +198,7 @@ def wake(settings: Settings, *kinds: str) -> None:
 
 @contextmanager
 def wake_ups(settings: Settings, console: Console) -> Iterator[Callable[[str], None]]:
-    """Yield what wakes the workers of a kind of jobs; without Redis the console says once that the sweep finds them."""
+    """Yield a function that wakes the workers of a job kind; without Redis, say once that the sweep finds jobs."""
     from kombu.exceptions import OperationalError
 
     from workers import queues

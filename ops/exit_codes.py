@@ -21,7 +21,7 @@ DEFECT = 70
 # 128 + SIGINT, as shells count
 INTERRUPTED = 130
 
-# The first match counts, so the special comes before the general.
+# The first match counts, so subclasses come before their bases.
 OF_ERROR: dict[type[BackscrollError], int] = {
     SchemaOutdated: 4,
     Retryable: 1,

@@ -1,4 +1,4 @@
-"""Base models; limits that are checked before what is inside; and validation errors in words."""
+"""Base models, limits checked before the content is parsed, and readable validation errors."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
@@ -7,15 +7,15 @@ from typing import Any, get_args
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, model_validator
 
 MAX_NAMED = 5
-"""Problems of one payload that are named each; of more only the number is given."""
+"""Problems of one payload that are named; further ones are only counted."""
 MIN_SIMILARITY = 0.6
 """The ratio of `difflib` from which a name is suggested."""
 MAX_UNKNOWN = 20
-"""Unknown fields of one object that are named each; of more only the number is given."""
+"""Unknown fields of one object that are named; further ones are only counted."""
 
 
 def at_most(items: int) -> BeforeValidator:
-    """Refuse a longer list with one error, whatever it holds; `Field(max_length=…)` beside it is for the schema."""
+    """Refuse a longer list with one error, whatever it contains; `Field(max_length=…)` beside it is for the schema."""
 
     def check(value: Any) -> Any:
         if isinstance(value, list | tuple) and len(value) > items:
@@ -96,7 +96,7 @@ def did_you_mean(
     prefix: str = "",
     most: int = 1,
 ) -> str:
-    """Suggest known names, by id or title, that are similar to an unknown one; empty without any.
+    """Suggest known names, by id or title, that are similar to an unknown one; empty if none is.
 
     >>> did_you_mean("contant", ["content", "sent_at"])
     'did you mean content?'

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """A kind of job; `str` of it is its name, as the database, queues and commands have it."""
+    """A kind of job; its `str` is its name in the database, queues and commands."""
 
     name: str
     # the worker queue that serves it (workers/queues.py)
     queue: str
-    # what a task says of those it has done: "3 summarized"
+    # the participle in a task's result: "3 summarized"
     done: str
     # an operator may drop it: only what makes something of accepted messages
     droppable: bool = False

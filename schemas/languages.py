@@ -1,4 +1,4 @@
-"""Languages of chats: what they are called, by which codes, and which of them Postgres stems.
+"""Languages of chats: their names, their codes, and those that Postgres stems.
 
 `migrations/first_schema/words.py` has the same names: a language is added here and in a migration.
 """
@@ -38,7 +38,7 @@ NON_LATIN = frozenset(
 LANGUAGES = (*CONFIGURATIONS, *sorted({*CODES.values()}.difference(CONFIGURATIONS)))
 DEFAULT_LANGUAGE = "english"
 AUTO = "auto"
-"""Said in place of a language: it is to be detected."""
+"""In place of a language: detect it."""
 MAX_PARTS = 3
 """Languages of one chat, as in `german+english`."""
 
@@ -58,7 +58,7 @@ def normal(value: str) -> str:
 
 
 def parts_of(language: str) -> tuple[str, ...]:
-    """Return the languages that one is made of.
+    """Return the parts of a combined language.
 
     >>> parts_of("german+english"), parts_of("thai")
     (('german', 'english'), ('thai',))

@@ -52,7 +52,7 @@ def _prefixed_values(files: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_unknown(places: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise `SettingsError` for names with our prefix that nobody reads, by the place where they stand."""
+    """Raise `SettingsError` for names with our prefix that nobody reads, by their source."""
     known = [*(name.upper() for name in Settings.model_fields), *OTHERS]
     problems = []
     for place, names in places.items():

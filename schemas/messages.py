@@ -22,7 +22,7 @@ MAX_BATCH = 1000
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 """Their texts together; the HTTP API takes bodies of no more."""
 FORWARDED = "forwarded_from"
-"""The key of a message's metadata that says whose words it passes on: its sender states nothing by them."""
+"""Metadata key for the author of a forwarded message, whose sender states nothing by it."""
 
 Role = Literal["user", "assistant", "system", "tool"]
 ChatKind = Literal["group", "direct", "thread"]

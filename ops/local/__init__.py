@@ -1,1 +1,1 @@
-"""What `backscroll up` starts and stops on this machine: servers, workers, the HTTP API, the demo."""
+"""Start and stop everything of `backscroll up` on this machine: servers, workers, the HTTP API, the demo."""

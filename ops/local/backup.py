@@ -46,14 +46,14 @@ class Restored:
     chats: int
     messages: int
     sessions: int
-    # what was forgotten after the backup and is in it: forgotten again
+    # number of items in the backup that were forgotten after it and are forgotten again
     forgotten_again: int = 0
     # entries of the suppression lists that this was looked up in; None: there was none of a later time
     suppressed: int | None = None
 
 
 def back_up(settings: Settings, target: Path, tell: OnStep) -> int:
-    """Write the database into the file; returns its bytes. Raises a `BackscrollError` that says what is in the way."""
+    """Write the database into the file; return its size in bytes. Raises a `BackscrollError` with the reason."""
     with _source(settings) as dsn:
         try:
             with psycopg.connect(dsn, connect_timeout=10) as connection:
@@ -87,7 +87,7 @@ def _source(settings: Settings) -> Iterator[str]:
 
 
 def _url_for(user: str, settings: Settings) -> str | None:
-    """Make the URL of a Postgres of one's own for a user to type in; None if it is the embedded one."""
+    """Return a URL of the operator's own Postgres for a user to fill in; None for the embedded one."""
     if settings.database_url is None:
         return None
     server = conninfo_to_dict(settings.database_url.get_secret_value())
@@ -180,7 +180,7 @@ def _suppressed(server: EmbeddedPostgres) -> list[Forgotten] | None:
 
 
 def _forget_again(server: EmbeddedPostgres, settings: Settings, lists: Sequence[Forgotten]) -> int:
-    """Forget in the restored database what these lists have, to the end; return how many things."""
+    """Forget everything on these lists in the restored database, and wait for the end; return how many entries."""
     with _database(server, STAGING) as database:
         begun = [
             (listed.tenant, receipt)
@@ -207,7 +207,7 @@ def _messages(server: EmbeddedPostgres) -> int:
 
 
 def _read(server: EmbeddedPostgres) -> Restored:
-    """Read what was restored, as Backscroll does. Raises `SettingsError`, `DatabaseUnavailable`, `SchemaOutdated`."""
+    """Count and check the restored data. Raises `SettingsError`, `DatabaseUnavailable`, `SchemaOutdated`."""
     with psycopg.connect(server.dsn("backup", database=STAGING)) as connection:
         row = connection.execute("""
             SELECT (SELECT max(version_num) FROM alembic_version), (SELECT count(*) FROM tenants),

@@ -1,4 +1,4 @@
-"""The ports and the embedder, where settings and command line leave them open."""
+"""Choose the ports and the embedder that settings and command line leave open."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from schemas.settings import Settings
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """What `backscroll up` starts, besides what the settings say."""
+    """Options of `backscroll up` beside the settings."""
 
     # None: without Flower
     flower_port: int | None
@@ -70,7 +70,7 @@ def choose_embedder(settings: Settings, chosen: Choices, active: str | None) -> 
     elif provider is None and model is None and active:
         name, _, rest = active.partition("/")
         if name == openai_embeddings.PROVIDER:
-            # stored data sends nothing anywhere, with whatever key lies in the environment
+            # with stored vectors nothing is sent elsewhere, whatever key is in the environment
             raise SettingsError(
                 f"The vectors in {settings.data_dir} were made by {active}, a server that texts are sent to. Set "
                 f"BACKSCROLL_EMBEDDING_PROVIDER={name} to go on so, or name another folder with --data-dir."

@@ -34,7 +34,7 @@ QUESTIONS = (
     "What is Dona Graça's phone number?",
 )
 BUDGET_TOKENS = 600
-# A history that comes in one piece is complete at once.
+# The sample is imported in one piece, and so is complete at once.
 SETTLE = timedelta(seconds=1)
 LIMIT_SECONDS = 300.0
 LINES_SHOWN = 4

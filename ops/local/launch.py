@@ -198,7 +198,7 @@ def _running(settings: Settings, choices: Choices) -> Running:
 
 
 def _url(host: str, port: int) -> str:
-    """Return where this machine reaches what listens there."""
+    """Return the URL by which this machine reaches a listener."""
     return f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{port}"  # noqa: S104 - only compared
 
 

@@ -153,7 +153,7 @@ def _require_known(current: DatabaseState) -> None:
 
 @contextmanager
 def connected(url: str) -> Iterator[Engine]:
-    """Make an engine of a URL for a block, without a pool. Raises what SQLAlchemy does."""
+    """Open an engine without a pool for a block. Raises what SQLAlchemy does."""
     parameters = postgres_parameters(url) | {"connect_timeout": 5, "prepare_threshold": None}
     engine = create_engine(DRIVER, poolclass=pool.NullPool, connect_args=parameters)
     try:

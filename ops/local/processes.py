@@ -15,7 +15,7 @@ from workers import queues
 PYTHON = (sys.executable, "-P", "-m")
 ROOT = Path(__file__).parents[2]
 
-# By default, so that storing messages and answering do not wait for one another's interpreter.
+# By default two, so that storing and answering do not wait for one another's interpreter.
 API_PROCESSES = 2
 
 # Settings that are passed to children, besides the environment that they inherit.
@@ -37,12 +37,12 @@ PASSED = (
     "sweep_seconds",
 )
 
-# Where language models are asked, and the key for it: only for those who ask one.
+# Model servers and their keys: only for processes that call a model.
 MODELS = ("openai_base_url", "openai_api_key")
 
 
 def environment(settings: Settings) -> dict[str, str]:
-    """Make the environment in which a process finds these settings.
+    """Return the environment variables that give a process these settings.
 
     Without the roles of owner and backup, and without what `model_environment` adds.
     """
@@ -50,7 +50,7 @@ def environment(settings: Settings) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if name not in hidden}
     # empty: a file of settings that a process reads by itself may have them, and the environment goes first
     withheld = {PREFIX + name.upper(): "" for name in MODELS}
-    # A warm shutdown waits for ever for a task that hangs; this one gives it back after its time.
+    # A warm shutdown waits forever for a hanging task; this one returns it to the queue after its time.
     return inherited | _variables(settings, PASSED) | withheld | {"REMAP_SIGTERM": "SIGQUIT"}
 
 

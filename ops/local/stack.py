@@ -24,7 +24,7 @@ class RunsAlready(Retryable):
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """Where the processes of a running `backscroll up` can be reached."""
+    """The addresses of the processes of a running `backscroll up`."""
 
     pid: int
     api_url: str
@@ -33,7 +33,7 @@ class Running:
     maintenance_database_url: str
     owner_database_url: str
     redis_url: str
-    # whose data the HTTP API serves
+    # the tenant that the HTTP API serves
     tenant: str
     # the addresses of model servers; the database says which model embeds
     model_servers: Mapping[str, str | None] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Running:
 
 
 def running(data_dir: Path) -> Running | None:
-    """Read what runs with this data folder now, if anything. Raises `PermissionError` for another user's."""
+    """Read the state of a running `backscroll up` here, if any. Raises `PermissionError` for another user's folder."""
     if not is_taken(data_dir / LOCK):
         return None
     try:
@@ -77,10 +77,10 @@ def alone(data_dir: Path) -> Iterator[None]:
 
 
 def publish(data_dir: Path, state: Running) -> None:
-    """Publish what runs. Raises `DataFolderError`."""
+    """Publish the state. Raises `DataFolderError`."""
     write_private(data_dir / STATE, json.dumps(asdict(state), indent=1))
 
 
 def withdraw(data_dir: Path) -> None:
-    """Remove what was published."""
+    """Remove the published state."""
     (data_dir / STATE).unlink(missing_ok=True)

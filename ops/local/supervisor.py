@@ -16,7 +16,7 @@ FIRST_RESTART_SECONDS = 1.0
 LAST_RESTART_SECONDS = 30.0
 # The delay is the last one by then; 2 to the power of thousands is no float.
 MAX_DOUBLINGS = 10
-# A child that ran this long is restarted soon again.
+# A child that ran this long is restarted with the shortest delay again.
 STEADY_SECONDS = 60.0
 POLL_SECONDS = 0.05
 
@@ -32,7 +32,7 @@ class Child:
     environment: Mapping[str, str] = field(default_factory=dict)
     process: "subprocess.Popen[bytes] | None" = None
     started_at: float = 0.0
-    # consecutive ends by itself, each soon after its start
+    # unrequested exits in a row, each soon after a start
     failures: int = 0
     # monotonic time of its next start; None while it runs
     restart_at: float | None = None
@@ -58,7 +58,7 @@ class Supervisor:
         self._spawn(child)
 
     def tend(self) -> None:
-        """Restart what ended by itself, after growing delays, and keep logs within their size. Call it often."""
+        """Restart children that ended by themselves, after growing delays, and rotate logs. Call it often."""
         now = time.monotonic()
         for child in self.children:
             self.rotate(child.log_path)
@@ -77,7 +77,7 @@ class Supervisor:
                 )
 
     def failed_twice(self, name: str) -> bool:
-        """Return whether this child has ended by itself twice in a row, each time soon."""
+        """Return whether this child has ended by itself twice in a row, each time soon after its start."""
         return any(child.name == name and child.failures > 1 for child in self.children)
 
     def wait(self, seconds: float) -> None:

@@ -16,7 +16,7 @@ from pipeline.platforms.slack import export as slack
 from schemas.errors import InvalidInput
 
 _READABLE = (".txt", ".json", ".jsonl", ".ndjson")
-# names that platforms give their file inside a zip or a folder
+# names of platforms' export files inside a zip or a folder
 _WELL_KNOWN = ("_chat.txt", "result.json")
 # a Slack export, perhaps in one more folder, and no deeper: a whole disk may be given by mistake
 _DEPTHS = (
@@ -29,7 +29,7 @@ _DEPTHS = (
 # Files of a folder or zip whose format is detected.
 MAX_DETECTED = 10_000
 _BUFFER_BYTES = 256 * 1024
-# A file that unpacks to more than this, and to a hundred times its size, is no export: those come to thirty times.
+# A file that unpacks to more than this, and to a hundred times its size, is refused: exports reach thirty times.
 MAX_RATIO = 100
 UNPACKED_ANYWAY_BYTES = 32 * 1024 * 1024
 
@@ -95,7 +95,7 @@ class Export:
     # with slashes; of a Slack export its folder
     name: str
     format: Format
-    # to import it by itself; None inside a zip
+    # the path to import it alone; None inside a zip
     path: Path | None
     # whether a platform puts its export there, at the top
     is_own: bool
@@ -139,7 +139,7 @@ def choose(path: Path, container: Container, wanted: Format | None) -> tuple[Exp
         raise SeveralExports(path, fitting)
     texts = _texts(container)
     if len(texts) == 1:
-        # a format that is given is believed; detecting says what is wrong otherwise
+        # a given format is trusted; otherwise detection explains what is wrong
         name = f"{path}: {texts[0]}"
         format_ = wanted or formats.detect(name, head(container, texts[0], name))
         return Export(name=texts[0], format=format_, path=None, is_own=False), ()
@@ -191,7 +191,7 @@ def _whole(path: Path, parts: Sequence[Export]) -> Export:
 
 def _texts(container: Container) -> list[str]:
     names = [name for name in container.sizes if name.lower().endswith(_READABLE)]
-    # signal-export writes a chat twice
+    # signal-export writes each chat twice
     names += [
         name
         for name in container.sizes
@@ -208,7 +208,7 @@ def _format_of(container: Container, name: str) -> Format | None:
 
 
 def _format_of_zip(path: Path) -> Format | None:
-    """Tell the format of a zip beside other files, if a platform packs its export so."""
+    """Return the format of a zip beside other files, if a platform packs its export so."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = [name for name in archive.namelist() if not name.startswith("__MACOSX/")]

@@ -25,7 +25,7 @@ MAX_SLACK_FILE_VALUES = 10_000_000
 class Source:
     """Something to import, read from the beginning by each `records()`; `position` of `size` bytes are done."""
 
-    # the user's name of it, for messages
+    # the path as the user gave it, for messages
     name: str
     format: Format
     options: ImportOptions
@@ -150,7 +150,7 @@ def _chat_of(source: str, member: str) -> str:
 
 def _titled(path: Path, member: str, options: ImportOptions) -> ImportOptions:
     """Complete the options by WhatsApp's name of the file or zip, which holds the chat's title."""
-    # any folder can hold a `_chat.txt`; the name of a zip is the phone's, or was meant for the chat
+    # any folder can hold a `_chat.txt`; a zip's name was given by the phone, or by the user for this chat
     around = path.name if path.is_file() or "whatsapp" in path.name.lower() else ""
     folder, _, file = member.rpartition("/")
     names = (file, folder if "whatsapp" in folder.lower() else "", around)

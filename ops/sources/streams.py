@@ -76,7 +76,7 @@ class Utf8(io.RawIOBase):
 
 
 def unreadable(name: str, error: Exception) -> InvalidInput:
-    """Make the error of a file that the operating system or the zip cannot read."""
+    """Return the error for a file that the operating system or the zip cannot read."""
     if isinstance(error, RuntimeError) and "password" in str(error):
         return InvalidInput(
             f"{name} is encrypted; unpack it with its password and give the folder", field="file"
@@ -101,7 +101,7 @@ def check_utf8(name: str, head: bytes) -> str:
 
 
 def lines(stream: io.BufferedIOBase) -> Iterator[str]:
-    """Yield the lines of a stream, cut to `MAX_LINE_CHARS` and one; what is no UTF-8 becomes surrogate escapes."""
+    """Yield the lines of a stream, cut to `MAX_LINE_CHARS` and one; invalid UTF-8 becomes surrogate escapes."""
     while raw := stream.readline(_MAX_LINE_BYTES):
         line = raw
         # skip the rest of a line that is too long

@@ -58,7 +58,7 @@ class Forgetting:
             names = known.pop("names", None)
             again = known.pop("again", False)
             into = known.pop("into", None)
-            if into is None and store_chat_moves.under_way(connection):
+            if into is None and store_chat_moves.is_moving(connection):
                 # it would miss messages that are on their way from one chat to another
                 jobs.finish(connection, [self.claim], again_in=MOVING_SECONDS)
                 return set()

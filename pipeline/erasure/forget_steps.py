@@ -190,9 +190,9 @@ class Deletion:
         while True:
             with self.transaction() as connection:
                 if chat_id is not None:
-                    said = evidence.take_of_chat(connection, chat_id, self.receipt.until, BATCH)
+                    said = evidence.drop_of_chat(connection, chat_id, self.receipt.until, BATCH)
                 else:
-                    said = evidence.take_of_senders(connection, self.senders or [], self.receipt.until, BATCH)
+                    said = evidence.drop_of_senders(connection, self.senders or [], self.receipt.until, BATCH)
                 gone = unlearn.settle(connection, self.tenant_id, said)
                 taken = derived.remove_with_memories(connection, self.tenant_id, gone)
                 counts = {"memories": len(gone) + taken.memories, "queries": taken.queries}

@@ -18,7 +18,7 @@ def unlearn(
     connection: Connection, tenant_id: str, message_ids: Sequence[int], session_ids: Sequence[int]
 ) -> list[UUID]:
     """Remove these messages' evidence; return the memories deleted with it, including those made of them."""
-    return settle(connection, tenant_id, evidence.take(connection, message_ids, session_ids))
+    return settle(connection, tenant_id, evidence.drop_of_messages(connection, message_ids, session_ids))
 
 
 def settle(connection: Connection, tenant_id: str, ids: Collection[UUID]) -> list[UUID]:

@@ -67,8 +67,8 @@ def start(
         if other is None:
             chats.ensure(connection, tenant_id, _like(chat, into))
             if chat.language_by == DETECTED:
-                chat_languages.put(connection, into, chat.language, DETECTED)
-        store.lead(connection, chat_id, into)
+                chat_languages.set_language(connection, into, chat.language, DETECTED)
+        store.redirect(connection, chat_id, into)
         # senders known only by name are the same people in the joined chat
         for sender_id in membership.of_chat(connection, chat_id):
             identities.unite(connection, tenant_id, sender_id, in_other_chat(sender_id, chat_id, into))

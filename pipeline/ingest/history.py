@@ -155,7 +155,7 @@ class _Import:
                 self.database, self.tenant_id, held.chat, messages, settle=self.settle, limits=self.limits
             )
         with self.database.tenant(self.tenant_id) as connection:
-            there = chats.followed(connection, held.chat.chat_id)
+            there = chats.get_current(connection, held.chat.chat_id)
             # None if every message was kept out
             if there is not None:
                 moved_to = {"chat_id": there.chat_id, "platform": ""}
@@ -189,7 +189,7 @@ class _Import:
     def relabel(self, chat_id: str, language: str) -> Iterator[Notice]:
         """Rebuild a chat's keyword vectors that are in another language."""
         with self.database.tenant(self.tenant_id) as connection:
-            there = chats.followed(connection, chat_id)
+            there = chats.get_current(connection, chat_id)
             chat_id = there.chat_id if there else chat_id
             mixed = chat_languages.words_after(connection, chat_id) is not None
         if mixed and (

@@ -82,7 +82,7 @@ def change(database: Database, tenant_id: str, chat_id: str, language: str, poli
         if chat is None:
             raise NotFound(f"there is no chat {chat_id}")
         differs = chat.language != language
-        store.say(connection, tenant_id, chat_id, language, differs=differs)
+        store.declare(connection, tenant_id, chat_id, language, differs=differs)
     if language == AUTO:
         detect(database, tenant_id, chat_id)
     changed = 0
@@ -108,8 +108,8 @@ def detect(database: Database, tenant_id: str, chat_id: str) -> None:
         if chat is None or chat.language_by == DECLARED:
             return
         if detected is not None and detected != chat.language:
-            store.put(connection, chat_id, detected, DETECTED)
-        store.note(connection, chat_id, detected and DETECTED)
+            store.set_language(connection, chat_id, detected, DETECTED)
+        store.mark_examined(connection, chat_id, detected and DETECTED)
 
 
 def _detect_and_index(database: Database, claim: Claim, policy: SessionPolicy) -> None:
@@ -149,7 +149,7 @@ def _index(
             _enqueue_summaries(connection, tenant_id, chat, indexed, policy.for_chat(chat))
             more = indexed.more
         if not more:
-            store.indexed(connection, chat_id)
+            store.mark_indexed(connection, chat_id)
         if claim is not None:
             jobs.keep(connection, claim)
     return more, done.messages

@@ -124,7 +124,7 @@ class _Stored:
     @classmethod
     def of(cls, connection: Connection, chat_id: str, records: Sequence[Record]) -> "_Stored":
         ids = [i for record in records for i in (record.message.external_id, *record.aliases)]
-        chat = chats.followed(connection, chat_id)
+        chat = chats.get_current(connection, chat_id)
         into = chat.chat_id if chat else chat_id
         names = ids if into == chat_id else chat_moves.names(connection, chat_id, into, ids)
         there = store.stored_messages(connection, into, names)

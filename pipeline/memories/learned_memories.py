@@ -161,7 +161,7 @@ def _refresh(
         if row is not None and content == row.content
         else _hash(owner, identity, content, first, taken)
     )
-    holds_from, holds_until = store.holding(by_time)
+    holds_from, holds_until = store.validity(by_time)
     if row is not None and row.edited:
         holds_from, holds_until = row.holds_from, row.holds_until
     fields = {

@@ -87,7 +87,7 @@ def _placed(connection: Connection, memory: MemoryIn) -> MemoryIn:
                 field="session_id",
             )
         learned_in = learned_in or chat_id
-    chat = chats.followed(connection, learned_in) if learned_in else None
+    chat = chats.get_current(connection, learned_in) if learned_in else None
     return memory.model_copy(update={"learned_in": learned_in if chat is None else chat.chat_id})
 
 
@@ -142,7 +142,7 @@ def seen_in(
     """
     if chat_id is None:
         return None, None
-    chat = chats.followed(connection, chat_id)
+    chat = chats.get_current(connection, chat_id)
     if chat is None:
         raise NotFound(f"there is no chat {chat_id}: see `backscroll chats`")
     return visibility.seen(connection, chat.chat_id, chat.kind, user_id), chat.chat_id

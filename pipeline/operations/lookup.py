@@ -26,7 +26,7 @@ def find_chat(connection: Connection, chat_id: str | None) -> Chat:
 
     Raises `NotFound`, which suggests similar ids, and `InvalidInput` with several to choose from.
     """
-    chat = chats.followed(connection, chat_id) if chat_id is not None else None
+    chat = chats.get_current(connection, chat_id) if chat_id is not None else None
     if chat is not None:
         return chat
     known = {row.chat_id: row.title for row in chats.overview(connection)}

@@ -127,7 +127,7 @@ def _messages(used: Sequence[str]) -> frozenset[int]:
 def _nearest(
     connection: Connection, sample: Sample, space: EmbeddingSpace, vector: Vector, limit: int
 ) -> list[int]:
-    chat = chats.followed(connection, sample.chat_id)
+    chat = chats.get_current(connection, sample.chat_id)
     if chat is None:
         return []
     scope = Scope(chat_id=chat.chat_id, language=chat.language)

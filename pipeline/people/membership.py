@@ -46,7 +46,7 @@ def change(
     """
     with database.tenant(tenant_id) as connection:
         suppression_list.lock(connection, tenant_id, chat_id, exclusive=True)
-        chat = chats.followed(connection, chat_id)
+        chat = chats.get_current(connection, chat_id)
         if chat is None:
             if suppression.is_kept_out(connection, at, ("chat", chat_id)):
                 return
@@ -78,7 +78,7 @@ def change(
 def show(database: Database, tenant_id: str, chat_id: str) -> Members:
     """Return the members of a chat: those who have spoken or were named. Raises `NotFound`, `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
-        chat = chats.followed(connection, chat_id)
+        chat = chats.get_current(connection, chat_id)
         if chat is None:
             raise _unknown(chat_id)
         members = store.of_chat(connection, chat.chat_id)

@@ -1,4 +1,4 @@
-"""Attachments of a message: their kind, and the text that stands for them."""
+"""Attachments of a message: their kind, and the text in their place."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,7 +7,7 @@ from pipeline.platforms.records import MediaKind
 
 
 def attachment(kind: str, name: str) -> dict[str, str]:
-    """Return an attachment, as metadata has it."""
+    """Return an attachment in the form that metadata stores."""
     return {"kind": kind, "name": name} if name else {"kind": kind}
 
 
@@ -53,7 +53,7 @@ _KIND_BY_SUFFIX: dict[str, MediaKind] = {
 
 
 def media_kind(file_name: str) -> MediaKind:
-    """Return what kind of media a file is, by its suffix.
+    """Return the kind of media of a file, by its suffix.
 
     >>> media_kind("PTT-20231231-WA0007.opus"), media_kind("Lease.pdf")
     ('audio', 'document')

@@ -1,4 +1,4 @@
-"""The platforms whose events are taken, and the parser of each."""
+"""The platforms whose events are accepted, and the parser of each."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,7 +25,7 @@ PARSERS: dict[str, Callable[[Any], Iterator[Event]]] = {
 
 
 def parse(platform: str, value: Any) -> list[Event]:
-    """Return what a platform's payload says, in order; what cannot be read of it is `Broken`.
+    """Return the events of a platform's payload, in order; unreadable items are `Broken`.
 
     Raises `NotFound` for a platform that is not known, and `InvalidInput` for what is no payload of the platform, or
     says too much.
@@ -39,7 +39,7 @@ def parse(platform: str, value: Any) -> list[Event]:
     try:
         for event in parser(value):
             events.append(event)
-            # a chat is told with each of its messages
+            # the platform repeats the chat with each message
             if len(events) > 2 * MAX_BATCH:
                 raise InvalidInput(
                     f"the body says more than {MAX_BATCH} things: send it in parts", field="body"

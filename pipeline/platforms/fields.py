@@ -87,7 +87,7 @@ def read_message(
     aliases: tuple[str, ...] = (),
     **fields: Any,
 ) -> ReadMessage:
-    """Return the message with this text and these attachments, as far as it is one; `fields` as in `MessageIn`."""
+    """Return the message with this text and these attachments, if it has either; `fields` as in `MessageIn`."""
     if not (content := attachments.with_media(text, media)):
         return Skipped(where=where, reason="message without text")
     kept = {"media": list(media), **metadata} if media else metadata
@@ -122,7 +122,7 @@ def each_of(
 
 
 def guarded(where: str, events: Iterable[Event]) -> Iterator[Event]:
-    """Yield the events of one item, up to what cannot be read in it."""
+    """Yield the events of one item, up to the first that cannot be read."""
     try:
         yield from events
     except ValidationError as error:
@@ -155,7 +155,7 @@ def edited(record: ReadMessage, edited_at: object) -> Iterator[Event]:
 def edit_alone(
     where: str, chat_id: str, external_id: str, content: str, edited_at: object, *, sender_id: str
 ) -> Edit:
-    """Return an edit whose message the platform does not send. Raises `ValueError` for what cannot be stored."""
+    """Return an edit without its whole message. Raises `ValueError` for values that cannot be stored."""
     at = time_of(edited_at, "the time of the edit")
     return Edit(
         where=where,
@@ -169,7 +169,7 @@ def edit_alone(
 
 
 def deletion(where: str, chat_id: str, external_id: object, name: str) -> Deletion:
-    """Return a deletion. Raises `ValueError` for what is no id."""
+    """Return a deletion. Raises `ValueError` for an invalid id."""
     return Deletion(where=where, chat_id=chat_id, external_id=id_of(external_id, name))
 
 
@@ -182,7 +182,7 @@ def moved_in_or_out(
 
 
 def id_of(value: object, name: str) -> str:
-    """Return an id as its text. Raises `ValueError` that names it.
+    """Return an id as text. Raises `ValueError` that names the field.
 
     >>> id_of(-100420, "chat.id")
     '-100420'
@@ -191,14 +191,14 @@ def id_of(value: object, name: str) -> str:
 
 
 def list_of(value: object, name: str) -> list[Any]:
-    """Return a list, empty if there is none. Raises `ValueError` that names what is no list."""
+    """Return a list, empty for None. Raises `ValueError` that names the field."""
     if value is None or isinstance(value, list):
         return value or []
     raise ValueError(f"{name} is no list")
 
 
 def time_of(value: object, name: str) -> datetime | None:
-    """Return a time as platforms write it, if there is one. Raises `ValueError` that names it."""
+    """Parse a platform's time, or return None. Raises `ValueError` that names the field."""
     parsed: datetime | None = None if value is None else _checked(_TIME, value, name)
     return parsed
 
@@ -217,7 +217,7 @@ def _checked(adapter: TypeAdapter[Any], value: object, name: str) -> Any:
 def exact_times(
     source: str, zone: str | None, exported: str = "", advice: str = ": say --tz, as in Europe/Lisbon"
 ) -> Times:
-    """Say that times are exact, where they come from, and by which clock they are shown."""
+    """Return the notice that times are exact, with their source and the clock that shows them."""
     shown = f"by the clock of {zone}" if zone is not None else f"in UTC{exported}{advice}"
     return Times(text=f"exact, {source}; shown {shown}")
 
@@ -243,7 +243,7 @@ def in_hours(offset: timedelta) -> str:
 
 
 def name_of(*candidates: object) -> str:
-    """Return the first text that is not blank, cut to what is stored; empty if there is none."""
+    """Return the first text that is not blank, cut to the stored length; empty if there is none."""
     for candidate in candidates:
         if isinstance(candidate, str) and candidate.strip():
             return candidate.strip()[:MAX_NAME_CHARS]
@@ -251,7 +251,7 @@ def name_of(*candidates: object) -> str:
 
 
 def dict_of(value: object, *path: str) -> dict[str, Any]:
-    """Return the object under a path of names in a value of JSON, the value itself without any; else an empty one."""
+    """Return the object at a path in a JSON value, or the value itself; empty if it is not an object."""
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None
     return value if isinstance(value, dict) else {}
@@ -263,5 +263,5 @@ def dicts_of(value: object) -> list[dict[str, Any]]:
 
 
 def text_of(value: object) -> str:
-    """Return a value of JSON if it is a text, stripped, else an empty one."""
+    """Return a JSON value, stripped, if it is a text; otherwise an empty text."""
     return value.strip() if isinstance(value, str) else ""

@@ -42,7 +42,7 @@ def reads(wanted: Format, detected: Format) -> bool:
 
 
 HEAD_CHARS = 64 * 1024
-"""How much of a file's beginning tells what it is."""
+"""Characters of a file's beginning that detection reads."""
 
 _LINES = 100
 _OURS = (".jsonl", ".ndjson")
@@ -106,7 +106,7 @@ def detect_among(name: str, head: str) -> Format | None:
 
 def _json_object(name: str, head: str) -> Format:
     first = _first_line(head)
-    # our own lines are whole objects; a document that fits on one line is known by its keys
+    # our own lines are whole objects; a document on one line is recognized by its keys
     if first is not None and not ({"guild", "channel", "messages", "chats"} & first.keys()):
         return "jsonl"
     if _KEY["channel"].search(head) and (_KEY["guild"].search(head) or _KEY["messages"].search(head)):

@@ -1,4 +1,4 @@
-"""Derive ids for imported messages and people that came without one, the same in every export of a chat."""
+"""Derive ids for imported messages and people without one, the same in every export of a chat."""
 
 import json
 from collections import Counter
@@ -9,14 +9,14 @@ from urllib.parse import unquote
 from schemas.messages import MAX_ID_CHARS
 
 PREFIX = "import:"
-"""In front of every derived id, so that it is never taken for a platform's own."""
+"""Prefix of every derived id, so that it is never taken for a platform's own."""
 
 _ESCAPES = str.maketrans({"%": "%25", "/": "%2F"})
 _LEAST_PLACE = 20
 
 
 def sender_by_name(platform: str, chat_id: str, name: str) -> str:
-    """Return the id of somebody whom an export only names: whoever has that name in that chat.
+    """Return the id of a person known only by name: whoever has that name in that chat.
 
     The first `@` ends the name, so that no two chats share an id, and none holds a `/`, which would end it in the URLs
     of the HTTP API. A name or chat that is too long is cut, with a digest in place of the rest.
@@ -31,7 +31,7 @@ def sender_by_name(platform: str, chat_id: str, name: str) -> str:
 
 
 def in_other_chat(sender_id: str, chat_id: str, other: str) -> str:
-    """Return what somebody known by name in a chat would be called in another; any other id as it is.
+    """Return the id that a person known by name in a chat would have in another; other ids unchanged.
 
     >>> in_other_chat("whatsapp:Zoë@Trip", "whatsapp:Trip", "whatsapp:Rome"), in_other_chat("whatsapp:49", "a:b", "a:c")
     ('whatsapp:Zoë@Rome', 'whatsapp:49')
@@ -87,7 +87,7 @@ class ImportIds:
         """
         times = (local_time, *other_times)
         digests = [_digest(name, time, text) for name in (sender, *also) for time in times]
-        # what is equal in one reading of its time is equal in every one
+        # messages equal in one reading of the time are equal in every reading
         self._seen[digests[0]] += 1
         occurrence = self._seen[digests[0]].to_bytes(8)
         hashes = (blake2b(occurrence, key=digest, digest_size=8) for digest in digests)

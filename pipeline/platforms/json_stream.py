@@ -16,7 +16,7 @@ MAX_DEPTH = 128
 MAX_PATH_CHARS = 10_000
 # events are made for as much at once, each with its path: some 160 MB of paths at worst
 BUFFER_BYTES = 8192
-# of one text: of a file's name, and of all that a message may hold, escaped; a long one is scanned again and again
+# of one text: a file's name, or the longest message, escaped; a longer one would be scanned again and again
 MAX_UNQUOTED_BYTES = 1000
 MAX_TOKEN_BYTES = 512 * 1024
 # of the object around a list: its name, its type and such
@@ -57,7 +57,7 @@ def walk(stream: IO[bytes], lists: Mapping[str, str]) -> Iterator[Element | Brok
 
 
 class _Mended:
-    """A stream in which what Telegram Desktop writes is JSON."""
+    """A stream that repairs Telegram Desktop's output into JSON."""
 
     def __init__(self, below: IO[bytes]) -> None:
         self._below = below
@@ -74,7 +74,7 @@ class _Mended:
             if self.pending > MAX_TOKEN_BYTES:
                 raise ValueError(f"a text or name is longer than {MAX_TOKEN_BYTES} bytes")
             chunk = self._held + raw
-            # so that nothing is cut in two that is to be mended: a file's name ends with its line
+            # read to the line's end, so that no text to repair is cut in two
             end = chunk.rfind(b"\n") + 1
             if not end and len(chunk) > MAX_UNQUOTED_BYTES:
                 end = len(chunk.rstrip(b"\\x0123456789abcdefABCDEF"))

@@ -46,7 +46,7 @@ def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
         else:
             yield from reader.read(raw_object, where)
     if cut is not None:
-        # a whole file ends with a line that is whole
+        # a complete file ends with a complete line
         yield replace(cut, breaks_off=True)
 
 
@@ -63,11 +63,11 @@ class Reader:
         self._zones: dict[str, ZoneInfo | None] = {}
         self._ids = ImportIds()
         self._positions = Positions()
-        # what has been said of how times are read
+        # the notices given so far on how times are read
         self._said_times: set[bool] = set()
 
     def read(self, raw: dict[str, Any], where: str) -> Iterator[Parsed]:
-        """Read an object, or say what is wrong with it."""
+        """Read an object, or report what is wrong with it."""
         try:
             match raw.pop("type", "message"):
                 case "chat":
@@ -98,7 +98,7 @@ class Reader:
     def read_message(
         self, where: str, *, text: str, media: list[dict[str, str]], **message: Any
     ) -> Iterator[Parsed]:
-        """Read another platform's message, as far as it is one; `message` are its other fields."""
+        """Read another platform's message, unless it is empty; `message` are its other fields."""
         if content := attachments.with_media(text, media):
             body = {"content": content, "metadata": {"media": media} if media else {}}
             yield from self.read(message | body, where)

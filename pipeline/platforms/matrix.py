@@ -54,7 +54,7 @@ def _event(raw: dict[str, Any], where: str) -> Iterator[Event]:
 
 def _message(raw: dict[str, Any], content: dict[str, Any], where: str, chat: ChatIn) -> Iterator[Event]:
     if not content:
-        # what was deleted before it was delivered
+        # it was deleted before it was delivered
         yield fields.not_kept(where, "redacted")
         return
     relation = fields.dict_of(content.get("m.relates_to"))
@@ -77,7 +77,7 @@ def _record(
     chat: ChatIn,
     sender: str,
 ) -> ReadMessage:
-    # in a thread a client that knows none is shown an answer to the message before
+    # for clients without threads, a message of a thread looks like an answer to the one before
     answered = None if relation.get("is_falling_back") else fields.dict_of(relation.get("m.in_reply_to"))
     return fields.read_message(
         where,

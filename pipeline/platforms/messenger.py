@@ -10,7 +10,7 @@ from pipeline.platforms import attachments, fields, json_stream, jsonlines, kind
 from pipeline.platforms.identity import sender_by_name
 from pipeline.platforms.records import Broken, ImportOptions, Parsed
 
-_KINDS = kinds.of("messenger")
+_KINDS = kinds.load("messenger")
 # fields that say by being there, or true, that nobody wrote the message
 _TELLING = ("is_unsent", "isUnsent", "is_taken_down", "call_duration", "users", "plan")
 _MEDIA = {"photos": "image", "gifs": "image", "videos": "video", "audio_files": "audio", "sticker": "sticker"}

@@ -1,4 +1,4 @@
-"""How each platform proves that it sent a request: a secret token, or a signature over the raw body."""
+"""Check a platform's proof that it sent a request: a secret token, or a signature over the raw body."""
 
 import base64
 import hmac
@@ -11,12 +11,12 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 WINDOW_SECONDS = 300
-"""How far the time of a signature may be from ours, where it has one: what was overheard cannot be sent again later."""
+"""How far the time of a signature may be from ours, so that a captured request cannot be replayed later."""
 _WHSEC = "whsec_"
 
 
 def check(platform: str, secret: str, headers: Mapping[str, str], body: bytes, now: float) -> str | None:
-    """Return why a request is not proven to be the platform's, or None; in a time that tells nothing of the secret.
+    """Return why a request is not proven to be the platform's, or None; in a time independent of the secret.
 
     The names of `headers` are in lower case, unless the mapping knows them in any.
     """
@@ -46,13 +46,13 @@ def check(platform: str, secret: str, headers: Mapping[str, str], body: bytes, n
 
 
 def equal(received: str, expected: str) -> bool:
-    """Compare in a time that does not depend on where they differ."""
+    """Compare in constant time."""
     first, second = (text.encode("utf-8", "surrogateescape") for text in (received, expected))
     return hmac.compare_digest(first, second)
 
 
 def _unless(expected: str, headers: Mapping[str, str], header: str, most: int = 1) -> str | None:
-    """Return what is wrong unless a header, which may hold several values, has this one."""
+    """Return what is wrong with a header, which may hold several values, unless it has this one."""
     value = headers.get(header, "")
     candidates = [value] if most == 1 else value.split(" ")[:most]
     return None if any(equal(c, expected) for c in candidates) else f"{header} is missing or wrong"
@@ -77,7 +77,7 @@ def _public_key(secret: str) -> Ed25519PublicKey:
 
 
 def new_secret(platform: str) -> str | None:
-    """Return a secret for a platform that takes ours; None for those that have their own."""
+    """Create a secret for a platform that accepts ours; None for platforms with their own."""
     match platform:
         case "telegram" | "matrix":
             return secrets.token_urlsafe(32)

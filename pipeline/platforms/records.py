@@ -19,7 +19,7 @@ MediaKind = Literal["image", "video", "audio", "sticker", "document", "contact",
 
 @dataclass(frozen=True, kw_only=True)
 class ImportOptions:
-    """What the user says where the file does not. Raises `InvalidInput` for an unknown time zone or language."""
+    """What the user specifies where the file does not. Raises `InvalidInput` for an unknown time zone or language."""
 
     # names the chat of a source that holds one; the platform is put in front when there is no colon
     chat_id: str | None = None
@@ -75,7 +75,7 @@ class Record:
 
 @dataclass(frozen=True, kw_only=True)
 class Skipped:
-    """Something that is no message: a system line, a deleted message."""
+    """Something other than a message: a system line, a deleted message."""
 
     where: str
     # one of a few fixed phrases, to be counted by
@@ -84,7 +84,7 @@ class Skipped:
 
 @dataclass(frozen=True, kw_only=True)
 class Unread:
-    """Something that people wrote or sent and that was not read; see `kinds`."""
+    """Something that people wrote or sent and no parser reads; see `kinds`."""
 
     where: str
     # as people write it, as in Telegram
@@ -120,7 +120,7 @@ class Times:
 
 @dataclass(frozen=True, kw_only=True)
 class Ambiguous:
-    """Dates that allow two readings, so that nothing else was read: somebody has to say which."""
+    """Dates that allow two readings: nothing is imported until the user chooses."""
 
     # as they stand in the file, with the day that they are in each order; at least one
     examples: tuple[tuple[str, date, date], ...]
@@ -129,13 +129,13 @@ class Ambiguous:
 
 
 ReadMessage = Record | Skipped | Broken
-"""What became of one message."""
+"""The outcome of reading one message."""
 Parsed = ChatIn | Record | Skipped | Unread | Broken | Notice | Times | Ambiguous
 
 
 @dataclass(frozen=True, kw_only=True)
 class Edit:
-    """A message's new text; where the platform tells the whole message, its `Record` comes before."""
+    """A message's new text; if the platform sends the whole message, its `Record` comes first."""
 
     where: str
     chat_id: str
@@ -159,7 +159,7 @@ class Deletion:
 
 @dataclass(frozen=True, kw_only=True)
 class MemberChange:
-    """People who came into a chat or left it, without bots."""
+    """People, without bots, who joined a chat or left it."""
 
     where: str
     chat_id: str

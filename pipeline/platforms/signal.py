@@ -22,7 +22,7 @@ START = re.compile(
 )
 _REACTIONS = re.compile(r"^\(- .* -\)$", re.MULTILINE)
 _DELETED = "(This message was deleted)"
-_KINDS = kinds.of("signal")
+_KINDS = kinds.load("signal")
 # the texts of an item, and what in it is others'
 _WRITTEN = frozenset(("body", "question", "option", "note", "givenName", "familyName", "emoji"))
 _NOT_OWN = frozenset(("quote", "reactions", "linkPreview", "votes", "bodyRanges"))
@@ -47,7 +47,7 @@ def _entries(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
                 yield where, entry
             entry, where, size = [line.removeprefix("\ufeff").strip()], f"line {number}", 0
         elif size <= MAX_CONTENT_BYTES:
-            # what is longer is refused
+            # longer entries are refused
             entry.append(line)
         size += len(line)
     if entry[0]:
@@ -170,7 +170,7 @@ def _person(recipient: dict[str, Any]) -> tuple[str, str]:
     group, contact = fields.dict_of(recipient.get("group")), fields.dict_of(recipient.get("contact"))
     if key := fields.text_of(group.get("masterKey")):
         title = fields.dict_of(fields.dict_of(group.get("snapshot")).get("title")).get("title")
-        # the key itself lets anybody in
+        # the key itself would give access to the profile
         return f"group-{blake2b(key.encode(), digest_size=12).hexdigest()}", fields.name_of(title)
     number, account = contact.get("e164"), fields.text_of(contact.get("aci"))
     person_id = f"+{number}" if number else str(UUID(bytes=b64decode(account))) if account else ""

@@ -1,4 +1,4 @@
-"""Text that stands for what is no text: polls, places, cards and whatever else has parts."""
+"""Write polls, places, cards and other structured content as text."""
 
 import json
 from contextlib import suppress
@@ -10,7 +10,7 @@ _WRITTEN = frozenset(
     "text title caption credit author description source formula old_text question additional_prize gift_text option "
     "comment".split()
 )
-# what stands for a thing without words
+# placeholders for things without words
 _SHOWN = frozenset(("photo_id", "document_id", "geo", "unsupported"))
 
 
@@ -53,5 +53,5 @@ def labelled(label: str, value: object, shown: str = "") -> str:
 
 
 def location(latitude: object, longitude: object, *names: object) -> str:
-    """Return what is written of a place: its name or address, or else where it is."""
+    """Describe a place by its name or address, otherwise by its coordinates."""
     return f"[location {fields.name_of(*names) or f'{latitude}, {longitude}'}]"

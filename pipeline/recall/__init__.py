@@ -2,10 +2,10 @@
 
     from pipeline.recall import build_context, more, search
 
-`build_context` makes what a bot puts before its model when it must answer. Each stage is a package here and returns a
+`build_context` makes the context that a bot gives its model to answer from. Each stage is a package here and returns a
 value that nothing changes afterwards: `Ask`, `CandidateSet`, `Ranked`, `Chosen`, `Context`. `search`
 (`pipeline.recall.search_modes`) finds messages or sessions in one of five modes. `more` (`pipeline.recall.paging`)
-fetches the messages around those that an earlier answer showed. All three take the process's own `Database`, `Embedder`
+fetches the messages around those already shown. All three take the process's own `Database`, `Embedder`
 and `Settings` (`ops/guide/bots.md`).
 """
 
@@ -43,7 +43,7 @@ def build_context(
     gateway: Gateway | None = None,
     records: bool = True,
 ) -> Context:
-    """Build what a bot puts before its model to answer a query, within the token budget and with reasons.
+    """Build the context that a bot gives its model to answer a query, within the token budget and with reasons.
 
     `embedder` is the process's own; without it, or when it does not answer, only keywords are searched and `degraded`
     says so. `reranker` reads the best messages once more. `gateway` leads to the language model for `query.hyde`.
@@ -58,7 +58,7 @@ def build_context(
         parsed = parse_question(connection, for_context(connection, query, settings))
     ask = prepare_query(database, tenant_id, parsed, embedder, stopwatch)
     if query.hyde:
-        ask = hyde.widened(database, tenant_id, ask, embedder, gateway, stopwatch)
+        ask = hyde.with_answer(database, tenant_id, ask, embedder, gateway, stopwatch)
     ranked = gather_ranked(database, tenant_id, ask, stopwatch, reranker)
     with stopwatch.timed("assemble"):
         context = assemble(query, ask, ranked, budget, tokenizer)

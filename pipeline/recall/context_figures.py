@@ -1,4 +1,4 @@
-"""What a context that is served adds to the daily counters: how long it took, by stage, and what it holds (pure)."""
+"""Compute what a served context adds to the daily counters: its time by stage and its contents (pure)."""
 
 import math
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ SOURCES: dict[BlockKind, Source] = {
     "memories": "memory",
     "documents": "document",
 }
-"""The source that a block's tokens count for; those of the question and the guardrails count for none."""
+"""The source that a block's tokens count for; the question and the guardrails have none."""
 BUCKET_SECONDS = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, math.inf)
 """Upper bounds of the latency histogram; each context is counted in one bucket alone."""
 IN_BUCKET = "context_seconds_le_"
@@ -24,7 +24,7 @@ STAGES = {
     "rank": ("rank", "reranker", "sessions", "rerank"),
     "pack": ("assemble",),
 }
-"""The timings of a stopwatch that a stage is counted by; what is left of a request is the stage `ask`."""
+"""The stopwatch timings of each stage; the rest of a request's time is the stage `ask`."""
 
 
 def bucket(bound: float) -> str:

@@ -21,9 +21,9 @@ MIN_WORDS_SHARE = 0.5
 # Messages with at least this share of the best score, of the first `HITS_READ`, speak for the event …
 BEST_SCORE_SHARE = 0.8
 HITS_READ = 10
-# … and must date it within this time of the best: what happens all the time is no event. Weeks, as plans are moved.
+# … and must date it within this time of the best: a recurring thing is no event. Weeks, as plans are moved.
 MAX_SPREAD = timedelta(days=21)
-# That holds if those that do have this share of all their scores: in a large chat some are about something else.
+# They agree if those within it have this share of all their scores: in a large chat some are off topic.
 AGREEING_SHARE = 0.75
 # A message that names a longer time does not date an event.
 MAX_SPAN = timedelta(days=8)
@@ -56,7 +56,7 @@ def date_hits(
 ) -> EventDate | None:
     """Date the event that `hits`, best first, are about; None if that is not clear.
 
-    Of the best hits the newest that names days is taken, as plans change; without such, the oldest, as an event is
+    The newest of the best hits that names days counts, as plans change; if none does, the oldest, as an event is
     reported when it happens and discussed afterwards.
     """
     if not hits or hits[0].parts["words"] < MIN_WORDS_SHARE * weights.words:

@@ -13,7 +13,7 @@ from pipeline.recall.ask.request import Stopwatch
 from pipeline.recall.find.candidate import Candidate
 from pipeline.recall.find.candidates import retrieve
 from pipeline.recall.find.memory_search import find_linked, find_memories, memory_scope
-from pipeline.recall.find.sessions import RetrievedSession, find_weeks, load_sessions, of_time
+from pipeline.recall.find.sessions import RetrievedSession, find_weeks, load_overview, load_sessions
 from pipeline.recall.message_ranking import ranking_of, terms_by_session
 from pipeline.recall.narrowing import narrow
 from pipeline.recall.rank import rank, rerank
@@ -73,7 +73,7 @@ def _search(connection: Connection, query: Ask, stopwatch: Stopwatch) -> Ranked:
         linked = find_linked(connection, query, scope)
         memories, hidden = find_memories(connection, query, scope, ranking.retrieved.memories, linked)
         weeks = find_weeks(connection, query)
-        overview = of_time(connection, query) if query.question.overview and parameters.sessions else []
+        overview = load_overview(connection, query) if query.question.overview and parameters.sessions else []
     return Ranked(
         retrieved=ranking.retrieved,
         ranked=ranking.hits,
@@ -86,8 +86,8 @@ def _search(connection: Connection, query: Ask, stopwatch: Stopwatch) -> Ranked:
 
 
 def _reranked(query: Ask, results: Ranked, reranker: Reranker, stopwatch: Stopwatch) -> Ranked:
-    """Let a cross-encoder read the best messages; if it does not answer they stay, and `degraded` says so."""
-    best = [hit.candidate.text for hit in results.ranked[: rerank.READ]]
+    """Rerank the best messages by a cross-encoder; if it fails, keep their order and say so in `degraded`."""
+    best = [hit.candidate.text for hit in results.ranked[: rerank.MAX_RERANKED]]
     if not best:
         return results
     with stopwatch.timed("reranker"):
@@ -95,11 +95,11 @@ def _reranked(query: Ask, results: Ranked, reranker: Reranker, stopwatch: Stopwa
             scores = reranker.scores(query.question.text, best)
         except (ProviderUnavailable, ProviderRejected) as error:
             return replace(results, degraded=(f"reranker: {error}: ranked without",))
-        return replace(results, ranked=rerank.read_again(results.ranked, scores))
+        return replace(results, ranked=rerank.add_reranker_scores(results.ranked, scores))
 
 
 def _reordered(connection: Connection, query: Ask, results: Ranked, stopwatch: Stopwatch) -> Ranked:
-    """Add the sessions, and order all in the way that the profile asks for."""
+    """Add the sessions, and order everything as the profile asks."""
     parameters, as_of = query.request.parameters, query.request.as_of
     now, ranked = query.request.prelude.now, results.ranked
     with stopwatch.timed("sessions"):
@@ -109,7 +109,7 @@ def _reordered(connection: Connection, query: Ask, results: Ranked, stopwatch: S
             best = rank.rank_sessions(ranked)[:SESSIONS_READ]
             sessions = load_sessions(connection, [(session, hit.score, hit.parts) for session, hit in best])
         if as_of is not None:
-            # a summary tells the end of its session
+            # a summary would tell what was said after `as_of`
             sessions = [session for session in sessions if session.ended_at < as_of]
     passed_over: frozenset[int] = frozenset()
     with stopwatch.timed("rerank"):
@@ -122,7 +122,7 @@ def _reordered(connection: Connection, query: Ask, results: Ranked, stopwatch: S
             ranked = rerank.faded(ranked, now, parameters.daily_decay)
         if parameters.mmr_lambda < 1:
             before = {hit.candidate.id for hit in ranked[: parameters.messages]}
-            ranked = rerank.diverse(ranked, parameters.mmr_lambda, _alike(connection, query, ranked))
+            ranked = rerank.diverse(ranked, parameters.mmr_lambda, _similarity_of(connection, query, ranked))
             passed_over = frozenset(before - {hit.candidate.id for hit in ranked[: parameters.messages]})
     return replace(results, ranked=ranked, sessions=sessions, passed_over=passed_over)
 
@@ -130,7 +130,7 @@ def _reordered(connection: Connection, query: Ask, results: Ranked, stopwatch: S
 def _blended(
     sessions: Sequence[RetrievedSession], ranked: Sequence[Scored], words: Set[str], now: datetime
 ) -> list[RetrievedSession]:
-    """Order the sessions by the same blend as their messages; `words` are the question's."""
+    """Order sessions by the same blend as messages; `words` are the question's."""
     terms = terms_by_session(ranked)
     best = max((session.score for session in sessions), default=0.0)
     blended = []
@@ -143,7 +143,7 @@ def _blended(
     return sorted(blended, key=lambda session: (-session.score, -session.ended_at.timestamp(), -session.id))
 
 
-def _alike(
+def _similarity_of(
     connection: Connection, query: Ask, ranked: Sequence[Scored]
 ) -> Callable[[Candidate, Candidate], float]:
     """Return the similarity of two messages: the cosine of their vectors, or the overlap of their words if one has

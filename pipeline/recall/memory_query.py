@@ -65,7 +65,7 @@ def search_memories(
 
 
 def _scored(rows: Sequence[Row[Any]]) -> list[tuple[Row[Any], float, dict[str, float]]]:
-    """Return each row that has anything of the query, with its score and the score's parts, best first.
+    """Return each row relevant to the query, with its score and the score's parts, best first.
 
     `meaning` is 0.5 for the average memory and 1 for the best, as `pipeline.recall.rank.similarity` calibrates it.
     """

@@ -1,4 +1,4 @@
-"""Rank the messages of a scope, and keep those that a filter lets through."""
+"""Rank the messages of a scope, and filter them."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from pipeline.store.search import text_search
 
 
 def rank_messages(connection: Connection, query: Ask) -> Ranking:
-    """Rank messages as a context does; with a filter, those that it lets through with neighbours."""
+    """Rank messages as a context does; with a filter, rank the matching ones with their neighbours."""
     return ranking_of(query, retrieve(connection, query.request, query.terms))
 
 

@@ -23,14 +23,14 @@ from pipeline.store.memories.memory_candidates import MemoryScope
 from pipeline.store.search import narrowed_search
 from pipeline.store.search.narrowed_search import Narrowed, SessionsAsked
 
-# Sessions after the chosen ones that are looked into, too, and those that may be related to them.
+# Sessions searched beyond the chosen ones, and candidates for related sessions.
 LOOKED_BEYOND, RELATED_CONSIDERED = 5, 12
-# Of each session the messages nearest to the question that are ranked.
-MESSAGES = 8
-# What the parts of a session's own count where its best message counts 1.
-OWN = 0.25
-# What all the words of a question count where a cosine counts itself.
-WORDS = 0.5
+# Messages ranked per session, the nearest to the question.
+MAX_MESSAGES = 8
+# Weight of each part of a session's own, where its best message counts 1.
+SESSION_PART_WEIGHT = 0.25
+# Weight of the question's words in the fit, where the cosine counts 1.
+WORDS_WEIGHT = 0.5
 
 
 def narrow(
@@ -50,7 +50,7 @@ def narrow(
         times=terms.spans,
         most=sessions + RELATED_CONSIDERED,
         looked_into=sessions + LOOKED_BEYOND,
-        messages=MESSAGES,
+        messages=MAX_MESSAGES,
     )
     searches = [
         narrowed_search.search(connection, request.scope, q.lexemes, q.embedded, criteria, memories)
@@ -86,7 +86,7 @@ class _Scored(NamedTuple):
 
 
 def _scored(query: Ask, ranking: Ranking, searches: Sequence[Narrowed]) -> list[_Scored]:
-    """Score what each query found, best first; a session counts by the query that it fits best."""
+    """Score the sessions of all queries, best first; a session counts by the query that it fits best."""
     held, first = terms_by_session(ranking.hits), ranking.retrieved.statistics
     cosines: dict[int, float] = {}
     best: dict[int, float] = {}
@@ -99,10 +99,10 @@ def _scored(query: Ask, ranking: Ranking, searches: Sequence[Narrowed]) -> list[
     for terms, statistics, search in zip(query.terms.queries, (first, *first.others), searches, strict=True):
         weight = 1.0 if statistics is first else OTHER_QUERY_WEIGHT
         for row in search.sessions:
-            parts = {name: weight * OWN * value for name, value in row.parts.items()}
+            parts = {name: weight * SESSION_PART_WEIGHT * value for name, value in row.parts.items()}
             words = share_of_words(held.get(row.id, set()) | set(row.held), terms.lexemes, statistics)
             cosine = cosines.get(row.id, 0.0) if row.cosine is None else row.cosine
-            fit = weight * (WORDS * words + cosine)
+            fit = weight * (WORDS_WEIGHT * words + cosine)
             if row.id not in scored or scored[row.id].fit < fit:
                 scored[row.id] = _Scored(row.id, parts | {"best_message": best.get(row.id, 0.0) / top}, fit)
     return sorted(scored.values(), key=lambda session: (-session.score, -session.id))

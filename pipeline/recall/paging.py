@@ -1,4 +1,4 @@
-"""Page through a session that an earlier answer showed, from the messages around those, none twice."""
+"""Page through a session, starting around the messages already shown and repeating none."""
 
 from pipeline.recall.ask.request import find_chat
 from pipeline.recall.pack.hits import as_line
@@ -11,7 +11,7 @@ from schemas.settings import Settings
 
 
 def more(database: Database, tenant_id: str, query: MoreQuery, *, settings: Settings) -> MoreResult:
-    """Fetch up to `query.limit` messages of a session, those nearest to the shown ones; in order of time.
+    """Fetch up to `query.limit` messages of a session, nearest to the shown ones, in order of time.
 
     `next` of the answer is the query of the next page, to be sent as it is. Without `shown` the pages start at the
     session's beginning. Raises `NotFound` for an unknown chat or session, or if memory is off there,

@@ -1,4 +1,4 @@
-"""Embed a parsed question, after the event that it counts from is dated."""
+"""Embed a parsed question, after dating the event it refers to."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ def prepare_query(
     embedding: Embedding | None,
     stopwatch: Stopwatch,
 ) -> Ask:
-    """Embed a parsed question, after the event that it counts from is dated; the model is called outside transactions.
+    """Embed a parsed question, after dating the event it refers to; the model is called outside transactions.
 
     The model is that of the space that was active when the question was parsed, and all of it is compared there: a
     switch of spaces meanwhile changes nothing, as the one before is kept. If the event is found, the vector is that of

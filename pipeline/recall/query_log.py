@@ -41,9 +41,9 @@ log = structlog.get_logger(__name__)
 
 
 def shown_in(context: Context) -> dict[str, str]:
-    """Return the block of each item of a context, by `kind:id`; the first if it is in two."""
+    """Return the block of each item of a context, by `kind:id`; the first block if there are two."""
     items = [(item, block.kind) for block in reversed(context.blocks) for item in block.items]
-    # a message that a line quotes is shown, too
+    # a message quoted by a line counts as shown
     quoted: dict[str, str] = {f"message:{item.answers}": kind for item, kind in items if item.answers}
     return quoted | {f"{item.kind}:{item.id}": kind for item, kind in items}
 
@@ -67,9 +67,9 @@ def record(
     settings: Settings,
     counts: Mapping[str, float],
 ) -> bool:
-    """Record a context that was served, add it to the daily counters, and note which memories were shown.
+    """Record a served context, add it to the daily counters, and mark the memories that it showed; False on failure.
 
-    Only its figures are recorded where memory is off, or the asker is not to be remembered. False if that failed.
+    Only its figures are recorded if memory is off or the asker is not to be remembered.
     `counts` are what it adds to them, `context_seconds` among them.
     """
     chat_id, asker = prepared.request.chat.chat_id, query.user_id or None
@@ -92,7 +92,7 @@ def record(
             with database.tenant(tenant_id) as connection:
                 log_rows.record(connection, tenant_id, row, served(None), logs=False)
             return True
-        # the lock before the statement that looks who was forgotten: it sees what was committed while this waits
+        # lock before reading who was forgotten, so that this sees what is committed while it waits
         row_served = served(prepared.request.prelude.suppression_key)
         recorded = database.one_trip(log_rows.record_at_once(tenant_id, row, row_served))
         if recorded != (True,):
@@ -141,7 +141,7 @@ def listing(
 def report(
     database: Database, tenant_id: str, context_id: str, body: AnswerIn, settings: Settings
 ) -> AnswerReceipt:
-    """Store what a bot answered to a context, once, and remember question and answer if that is wanted.
+    """Store a bot's answer to a context, once, and remember question and answer if asked to.
 
     The first answer counts; reporting it again may still remember it. Recalled text between our tags is cut out of the
     answer. Raises `NotFound` for a context that was not recorded or is too old, `InvalidInput` if it shall be
@@ -151,7 +151,7 @@ def report(
     with database.tenant(tenant_id) as connection:
         row = log_rows.get(connection, context_id)
         if row is not None:
-            # wait for a forgetting of its chat or its asker to end
+            # wait until a running forgetting of its chat or asker has ended
             suppression_rows.lock(connection, tenant_id, row.chat_id)
             row = log_rows.get(connection, context_id)
         if row is None:
@@ -200,7 +200,7 @@ def remember_reported(connection: Connection, tenant_id: str, context_id: str) -
 
 
 def _locked(connection: Connection, row: Row[Any]) -> Row[Any] | None:
-    """Return a row again, locked, with what it showed; None if some of that is gone, or it was forgotten.
+    """Lock a row with the items it showed, and return it; None if one of them is gone, or it was forgotten.
 
     Call it under `suppression.lock` of its chat. Forgetting locks messages and memories before it reads the log: the
     second of the two sees the first.

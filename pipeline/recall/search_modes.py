@@ -9,7 +9,7 @@
 - `topic` finds sessions that fit by 0.25 or more: the best first, or all in order of time if the query names a time
   window.
 
-`pipeline.recall.narrowing` defines what fitting is; `min_similarity` replaces 0.5 and 0.25.
+`pipeline.recall.narrowing` defines the fit; `min_similarity` replaces 0.5 and 0.25.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ from schemas.settings import Settings
 from schemas.vectors import VectorSearch
 
 EXACT_SCANNED = 100_000
-"""Messages that `exact` reads before it says how far back it came; some 100 ms of work."""
+"""Messages that `exact` reads before it reports how far back it searched; some 100 ms of work."""
 
 
 def search(
@@ -67,7 +67,7 @@ def search(
         parsed = parse_question(connection, request)
     prepared = prepare_query(database, tenant_id, parsed, embedder, Stopwatch())
     if query.hyde:
-        prepared = hyde.widened(database, tenant_id, prepared, embedder, gateway, Stopwatch())
+        prepared = hyde.with_answer(database, tenant_id, prepared, embedder, gateway, Stopwatch())
     with database.tenant(tenant_id) as connection:
         if query.mode == "similar" and prepared.terms.embedded is not None:
             return _similar(connection, prepared, query)
@@ -97,7 +97,7 @@ def _hybrid(connection: Connection, prepared: Ask, query: SearchQuery, ranking: 
 
 
 def _similar(connection: Connection, prepared: Ask, query: SearchQuery) -> SearchResult:
-    """Search by meaning only: in the whole chat as a context compares, exactly among what a filter lets through."""
+    """Search by meaning only: the whole chat as a context does, or exactly among the messages of a filter."""
     request = prepared.request
     searched: VectorSearch = "exact"
     by_query: list[Mapping[int, float]] = []

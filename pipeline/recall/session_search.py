@@ -16,7 +16,7 @@ from pipeline.store.search import candidate_rows
 from schemas.search import Line, SearchQuery, SessionHit
 
 MIN_TOPIC_FIT = 0.25
-"""Sessions that fit less are not on a topic, unless a query says otherwise."""
+"""Minimum fit of a session to be on a topic, unless a query sets another."""
 
 
 def search_topic(connection: Connection, query: Ask, search: SearchQuery) -> list[SessionHit]:

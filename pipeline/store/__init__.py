@@ -1,1 +1,1 @@
-"""All SQL, in rooms by what it serves; every query is a named function with one sentence."""
+"""All SQL, in packages by purpose; every query is a named function with one sentence."""

@@ -1,1 +1,1 @@
-"""What can be read off a text: pure functions."""
+"""Analyse and shorten texts: pure functions."""

@@ -1,4 +1,4 @@
-"""Letters without their accents, as many people type them."""
+"""Strip accents from letters, as many people type without them."""
 
 import re
 from collections.abc import Collection
@@ -15,9 +15,9 @@ _ACCENTED = re.compile("[\u00c0-\u024f\u0300-\u036f\u1e00-\u1eff]")
 _CYRILLIC = re.compile("[\u0400-\u052f]")
 # A Cyrillic letter with its marks, which make other letters, or a mark of another letter.
 _MARK = re.compile(f"([\u0400-\u052f][\u0300-\u036f]*)|[{_MARKS}]")
-# A class of characters, or letters in a row, and whether the last of these is repeated.
+# A character class, or a run of letters and whether the last one is repeated.
 _LETTERS = re.compile(r"\[[^\[\]]*\]|(?P<letters>[^\W\d_]+)(?P<repeated>(?=[?*+{]))?")
-# Of fewer letters it is a word of its own more often: `où`, `ou`.
+# A shorter word without its accents often is another word: `où`, `ou`.
 _LEAST_LETTERS = 3
 
 
@@ -57,7 +57,7 @@ def pattern_either_way(pattern: str, stop_words: Collection[str] = ()) -> str:
         letters = match["letters"]
         if letters is None or _bare(letters, stop_words) is None:
             return match[0]
-        # what repeats the last letter repeats no other
+        # a quantifier applies to the last letter only
         last = letters[-1] if match["repeated"] is not None else ""
         return _either(letters.removesuffix(last)) + (last and _either(last))
 

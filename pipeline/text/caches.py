@@ -1,4 +1,4 @@
-"""Caches that hold no words: what people wrote would stay in memory after it was forgotten."""
+"""Caches that hold no words: what people wrote would otherwise stay in memory after it was forgotten."""
 
 import re
 from collections.abc import Callable
@@ -28,6 +28,6 @@ def cached(function: Callable[P, V], *, most: int = 65_536) -> Callable[P, V]:
 
 
 def pattern(source: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
-    """Compile a pattern made of what somebody wrote; `re.compile` would keep it among its last 512."""
+    """Compile a pattern made from a user's words; `re.compile` would keep it among its last 512."""
     compiled: re.Pattern[str] = _compiler.compile(source, int(flags))
     return compiled

@@ -14,7 +14,7 @@ _BREAKS = (
     ),
     re.compile(r"\s+"),
 )
-_LONGEST_BREAK = 8  # characters; of a longer one the end is seen all the same
+_LONGEST_BREAK = 8  # characters; the end of a longer one is found all the same
 _CHARS_PER_TOKEN = 4  # the first guess of how far a chunk reaches
 
 

@@ -1,4 +1,4 @@
-"""How values are shown to people, on a terminal and on a page: texts that steer nothing, times, durations, amounts."""
+"""Format values for people on a terminal or a page: safe texts, times, durations, amounts."""
 
 import re
 from datetime import datetime, tzinfo
@@ -11,7 +11,7 @@ _CONTROL = re.compile("[\x0b-\x0d\x1c-\x1f\x85]")
 
 
 def plain(text: str) -> str:
-    r"""Remove the characters that would steer a terminal, or turn what is printed around.
+    r"""Remove the characters that would control a terminal or change the direction of text.
 
     >>> plain("red \x1b[31malert"), plain("to \u202e\u05d0\u05d1 \u2067Ann")
     ('red [31malert', 'to \u05d0\u05d1 Ann')

@@ -10,7 +10,7 @@ from pipeline.text.languages import ANY_LANGUAGE
 from pipeline.text.sentences import terms, words
 
 SAME_JACCARD = 0.6
-"""Two statements with such a share of their content words in common say the same."""
+"""Two statements with this share of their content words in common say the same."""
 REPEATED_JACCARD = 0.8
 """A text with a larger share of its words in common with another repeats it."""
 _NEGATION = re.compile(
@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass(frozen=True, eq=False)
 class Bag:
-    """The words of a text, each once, for one that is compared with many."""
+    """The distinct words of a text, to compare it with many others."""
 
     text: str
     words: frozenset[str]
@@ -34,7 +34,7 @@ class Bag:
         return _claims(self.text)
 
 
-def is_said(bag: Bag, earlier: Mapping[int, Sequence[Bag]]) -> bool:
+def is_repeated(bag: Bag, earlier: Mapping[int, Sequence[Bag]]) -> bool:
     """Tell whether a text repeats one of the `earlier` ones, which are grouped by their number of words.
 
     The Jaccard index of their words is above `REPEATED_JACCARD`, they have the same numbers, and both or neither deny
@@ -51,7 +51,7 @@ def is_said(bag: Bag, earlier: Mapping[int, Sequence[Bag]]) -> bool:
 
 
 def says_the_same(one: str, other: str) -> bool:
-    """Tell whether two short statements say nearly the same: their words, all numbers, and whether they deny it.
+    """Tell whether two short statements have nearly the same words, the same numbers and the same negation.
 
     >>> says_the_same("Ann is allergic to hazelnuts.", "Ann is very allergic to hazelnuts!")
     True
@@ -63,7 +63,7 @@ def says_the_same(one: str, other: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Gist:
-    """What `says_the_same` compares of a statement, for one that is compared with many."""
+    """The parts of a statement that `says_the_same` compares, to compare it with many others."""
 
     fingerprint: bytes
     # its numbers, and whether it denies something

@@ -1,4 +1,4 @@
-"""Names of entities: how they are compared, and which of them a question may hold."""
+"""Normalize names of entities, and list those that a question may contain."""
 
 import re
 from collections.abc import Iterator
@@ -35,12 +35,12 @@ def first_name(name: str, language: str) -> str:
     return first if rest and usable else ""
 
 
-def asked(text: str, language: str) -> list[str]:
+def possible_names(text: str, language: str) -> list[str]:
     """Return every run of up to four words of a question, normalized: the names that it may hold, in any case.
 
     Of scripts without spaces every run of two to four characters.
 
-    >>> asked("Who saw Lena?", "english"), asked("王芳?", "chinese")
+    >>> possible_names("Who saw Lena?", "english"), possible_names("王芳?", "chinese")
     (['who saw lena', 'saw lena', 'who saw', 'lena'], ['王芳'])
     """
     return list(dict.fromkeys(_runs(text, language)))

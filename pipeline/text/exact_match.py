@@ -1,4 +1,4 @@
-"""Find in a question what must match exactly: quoted phrases, identifiers, addresses, long numbers.
+"""Find the pieces of a question to match exactly: quoted phrases, identifiers, addresses, long numbers.
 
 The text search parser splits `ERR_42`, a path or a telephone number, forgets the order, and stems quoted phrases. So
 these are compared with the messages' own text: in any case and spacing, a number in any grouping, and never inside a
@@ -13,7 +13,7 @@ from typing import Literal
 
 from pipeline.text.caches import pattern
 
-# Of one question; characters of each.
+# Pieces of one question; characters of each.
 MAX_PIECES = 8
 MAX_CHARS = 200
 
@@ -67,7 +67,7 @@ class Verbatim:
 
     @property
     def parts(self) -> list[str]:
-        """Return its pieces, which any match has in this order with white space or separators between them."""
+        """Return its parts, which a match contains in this order, apart from white space or separators."""
         return list(_NO_FIGURE.sub("", self.text)) if self.kind == "number" else self.text.split()
 
     @cached_property
@@ -101,7 +101,7 @@ def _has_edge(character: str) -> bool:
     return (character.isalnum() or character == "_") and ord(character) < _SPACELESS
 
 
-def taken(text: str, names: Collection[str]) -> tuple[list[Verbatim], str, list[str]]:
+def take_out(text: str, names: Collection[str]) -> tuple[list[Verbatim], str, list[str]]:
     """Take exact pieces out of a text: `(pieces, the text with a mark for each, what each mark replaces)`.
 
     One of `names` (in lower case) is left in: it says who is asked about.
@@ -111,7 +111,7 @@ def taken(text: str, names: Collection[str]) -> tuple[list[Verbatim], str, list[
 
     def mark(piece: str, kind: Literal["phrase", "identifier"], whole: str) -> str:
         if whole in marked:
-            # said twice, it is looked for once
+            # a repeated piece is searched for once
             return chr(_MARK + marked.index(whole))
         piece = " ".join(piece.split())
         is_name = piece.strip("@").casefold() in names
@@ -143,7 +143,7 @@ _ANY_MARK = re.compile(f"[{chr(_MARK)}-{chr(_MARK + MAX_PIECES)}]")
 
 
 def put_back(text: str, marked: Sequence[str]) -> str:
-    """Put back into a text what `taken` took out of it."""
+    """Put back into a text what `take_out` took out of it."""
     return text.translate({_MARK + number: whole for number, whole in enumerate(marked)})
 
 
@@ -151,7 +151,7 @@ def numbers(text: str) -> list[Verbatim]:
     """Return the telephone numbers, and the numbers of three digits or more, of a text."""
     pieces = [Verbatim(match[0].strip(), "number") for match in _PHONE.finditer(text)]
     pieces += [Verbatim(match[0], "number") for match in _NUMBER.finditer(_PHONE.sub(" ", text))]
-    # a thousand figures in a row are no number that anybody looks for
+    # nobody searches for a number of a thousand digits
     return [piece for piece in dict.fromkeys(pieces) if len(piece.text) <= MAX_CHARS]
 
 

@@ -1,4 +1,4 @@
-"""Excerpt the part of a long text that a question is about: whole sentences, or whole lines where these are kept."""
+"""Excerpt the part of a long text that a question is about, as whole sentences or whole lines."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,21 +11,21 @@ from pipeline.text.sentences import sentences, terms, words
 from pipeline.text.tokens import Count, estimate, estimate_line
 
 Part = tuple[int, int]
-"""A sentence or line, from … until."""
-# A sentence that is longer than the room is taken apart into pieces of this share of it.
+"""Start and end of a sentence or line."""
+# A sentence that does not fit is split into pieces of this share of the room.
 _PIECES = 2
-# What a word counts that the first part holds: it is what the whole text is about.
+# Weight of a word in the first part: it is the topic of the whole text.
 _OF_TOPIC = 0.25
 # Other forms of a word begin as it does, with two thirds of its letters, and no fewer than these.
 _SHORTEST = 3
 
 
 class Wanted(NamedTuple):
-    """Words that are looked for."""
+    """Words to search for."""
 
     terms: frozenset[str]
     language: str
-    # how they and their other forms begin: most texts hold none, and taking them apart takes long
+    # the beginnings of these words and their other forms: a quick check, as most texts contain none
     beginnings: tuple[str, ...]
 
     @classmethod
@@ -35,7 +35,7 @@ class Wanted(NamedTuple):
         return cls(stems, language, tuple(term[: max(-(-2 * len(term) // 3), _SHORTEST)] for term in stems))
 
     def held(self, text: str) -> frozenset[str]:
-        """Return those that a text holds."""
+        """Return the wanted terms that a text contains."""
         return self.terms.intersection(terms(self._words(text), self.language))
 
     def begun(self, text: str) -> frozenset[str]:
@@ -48,20 +48,20 @@ class Wanted(NamedTuple):
         return frozenset(start for start in self.beginnings if any(word.startswith(start) for word in lower))
 
     def _words(self, text: str) -> Sequence[str]:
-        """Return the words of a text in lower case; none where no word can be wanted."""
+        """Return the words of a text in lower case; none if it can contain no wanted word."""
         low = text.lower().replace("\u2019", "'")
         return words(low) if any(beginning in low for beginning in self.beginnings) else ()
 
 
-def shown(
+def displayed(
     text: str, wanted: Wanted, tokens: int, count: Count = estimate_line, *, in_lines: bool = False
 ) -> str:
-    """Return a text as a context shows it, within `tokens`: of a longer one, what the question is about.
+    """Return a text as a context shows it, within `tokens`: a longer one is excerpted about the question.
 
     On one line, but for code, and for what is to keep its lines (`in_lines`).
 
     >>> ferry = Wanted.of("When does the ferry go?", "english")
-    >>> shown("Tea is at five.\\n\\nThe ferry goes at eight.\\nBring a coat.", ferry, 12)
+    >>> displayed("Tea is at five.\\n\\nThe ferry goes at eight.\\nBring a coat.", ferry, 12)
     '… The ferry goes at eight. …'
     """
     whole = truncate.in_lines(text) if in_lines else truncate.displayed(text)
@@ -69,10 +69,12 @@ def shown(
     if 2 * len(whole) < tokens or count(whole) <= tokens:
         return whole
     in_lines = "\n" in whole
-    return harmless(about(whole if in_lines else visible(text), wanted, tokens, count, in_lines=in_lines))
+    return harmless(best_part(whole if in_lines else visible(text), wanted, tokens, count, in_lines=in_lines))
 
 
-def about(text: str, wanted: Wanted, tokens: int, count: Count = estimate, *, in_lines: bool = False) -> str:
+def best_part(
+    text: str, wanted: Wanted, tokens: int, count: Count = estimate, *, in_lines: bool = False
+) -> str:
     """Return the run of sentences that holds most of the wanted words, within `tokens` by `count`.
 
     A word counts the less, the more sentences hold it, and little if the first one does: it is the topic of the text.
@@ -82,7 +84,7 @@ def about(text: str, wanted: Wanted, tokens: int, count: Count = estimate, *, in
     something is left out. Where no word of the question occurs it is the beginning.
 
     >>> ferry = Wanted.of("When does the ferry go?", "english")
-    >>> about("Tea is at five. The ferry goes at eight. Bring a coat.", ferry, 9)
+    >>> best_part("Tea is at five. The ferry goes at eight. Bring a coat.", ferry, 9)
     '… The ferry goes at eight. …'
     """
     whole = text if in_lines else " ".join(text.split())
@@ -109,13 +111,13 @@ def about(text: str, wanted: Wanted, tokens: int, count: Count = estimate, *, in
 
 
 def _gap(whole: str, parts: Sequence[Part], place: int) -> str:
-    """Return what stands between a part and the one before: a space, or the line's end with the next indentation."""
+    """Return the gap between a part and the one before: a space, or a line end with the next indentation."""
     space = whole[parts[place - 1][1] : parts[place][0]]
     return space[space.rindex("\n") :] if "\n" in space else " "
 
 
 def _best_run(whole: str, parts: Sequence[Part], wanted: Wanted, room: int, count: Count) -> tuple[int, int]:
-    """Return the run that holds most of the wanted words, from … until: the middle one of those with as much."""
+    """Return the start and end of the run with most of the wanted words: the middle one of equal runs."""
     texts = [whole[start:stop] for start, stop in parts]
     held = [wanted.held(part) | wanted.begun(part) for part in texts]
     weights = {
@@ -131,7 +133,7 @@ def _best_run(whole: str, parts: Sequence[Part], wanted: Wanted, room: int, coun
             spent, hits, end = spent + costs[end], hits + len(held[end]), end + 1
             inside.update(held[end - 1])
         ends.append(end)
-        # in one order, so that the same words are worth the same
+        # summed in a fixed order, so that equal sets of words have equal sums
         worth = (sum(weights[term] for term in sorted(inside)), hits)
         if worth > best:
             best, first, last = worth, start, start
@@ -147,12 +149,12 @@ def _best_run(whole: str, parts: Sequence[Part], wanted: Wanted, room: int, coun
 
 
 def _sentences(whole: str, text: str) -> Iterator[Part]:
-    """Yield where the sentences of a text are in it as one line."""
+    """Yield the spans of a text's sentences in the text on one line."""
     return _places(whole, (" ".join(sentence.split()) for sentence in sentences(text)))
 
 
 def _lines(text: str, room: int, count: Count) -> Iterator[Part]:
-    """Yield where the lines of a text are, without their indentation; of one over half the room its sentences."""
+    """Yield the spans of a text's lines without indentation; for a line over half the room, of its sentences."""
     for start, stop in _places(text, (line.strip() for line in text.split("\n"))):
         line = text[start:stop]
         if 2 * count(line) <= room:
@@ -163,7 +165,7 @@ def _lines(text: str, room: int, count: Count) -> Iterator[Part]:
 
 
 def _places(whole: str, texts: Iterable[str]) -> Iterator[Part]:
-    """Yield where these texts are, one after the other."""
+    """Yield the spans of these texts, one after the other."""
     end = 0
     for part in texts:
         start = whole.find(part, end)
@@ -173,7 +175,7 @@ def _places(whole: str, texts: Iterable[str]) -> Iterator[Part]:
 
 
 def _pieces(whole: str, part: Part, room: int, count: Count) -> Iterator[Part]:
-    """Yield a part as it is, or its pieces if there is no room for it."""
+    """Yield a part, or its pieces if it does not fit."""
     start, stop = part
     text = whole[start:stop]
     if count(text) <= room:

@@ -15,10 +15,10 @@ from pipeline.text.sentences import FIRST_UNSPACED, UNSPACED, is_content, stem, 
 _MAX_CHARS = 100  # of one topic
 # Words of a phrase; of scripts without spaces, pairs of characters that overlap: up to four characters.
 _MAX_WORDS = 3
-# A phrase of less weight says no more of its conversation than of any other.
+# A phrase of less weight does not set its conversation apart.
 _MIN_WEIGHT = 1.0
-_MAX_NOUN = 2.0  # what a word weighs at most, for being said as a noun more often than others
-# What is no prose: fenced code, and links, paths, addresses, mentions, names of files and of variables.
+_MAX_NOUN = 2.0  # maximum factor for being used as a noun more often than others
+# Not prose: fenced code, links, paths, addresses, mentions, names of files and of variables.
 _NO_PROSE = re.compile(r"```.*?(?:```|\Z)|(?<![!-~])[!-~]*(?:[/\\_@]|[A-Za-z]\.[A-Za-z])[!-~]*", re.DOTALL)
 _BREAK = re.compile("[^\\w\\s'\u2019-]+|\n+")
 
@@ -27,7 +27,7 @@ Terms = tuple[str, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Keyphrases:
-    """What sets a conversation apart."""
+    """The terms and phrases that set a conversation apart."""
 
     # the weight of each of its terms, numbers too
     weights: Mapping[str, float]
@@ -37,17 +37,17 @@ class Keyphrases:
 
 @dataclass(kw_only=True)
 class _Phrase:
-    """Where a phrase is said."""
+    """Occurrences of a phrase."""
 
     # the last message so far
     last: int = -1
-    # how many messages of the conversation have it, and how many earlier ones; how often it is said in all
+    # messages of the conversation and earlier messages that contain it; occurrences in all
     inside: int = 0
     outside: int = 0
     times: int = 0
-    # how often it is said as a noun
+    # occurrences as a noun
     nouns: int = 0
-    # two of its neighbours on either side: if there is only one, the phrase is a part of a longer one
+    # up to two neighbours on either side: with only one, the phrase is part of a longer one
     before: set[Hashable] = field(default_factory=set)
     after: set[Hashable] = field(default_factory=set)
     # the words as they are written, and how often
@@ -76,7 +76,7 @@ def keyphrases(
     silent = {stem(part) for name in speakers for part in words(name)}
     content = {stem(word) for word in set(chain(*chain(*clauses))) if is_content(word, language)} - silent
     phrases = _phrases(clauses, [_clauses(text) for text in earlier], content, language)
-    # how often any word is said as a noun: never in a language without articles and capitals
+    # the share of nouns among all words: 0 in a language without articles and capitals
     usual = sum(p.nouns for p in phrases.values()) / max(sum(p.times for p in phrases.values()), 1)
 
     def weight(phrase: _Phrase) -> float:
@@ -86,11 +86,11 @@ def keyphrases(
         rarity = 1 - math.log(phrase.outside + 1) / math.log(len(earlier) + 2)
         return (1 + math.log(phrase.inside)) * rarity * noun * length
 
-    # what is said once is no phrase of several words
+    # several words must occur together twice to be a phrase
     weights = {terms: weight(p) for terms, p in phrases.items() if p.times > 1 or not terms[1:]}
     topics: list[str] = []
     used: set[str] = set()
-    # what is said once comes last, however rare it is
+    # a phrase in a single message comes last, however rare it is
     heavy = [terms for terms, value in weights.items() if value >= _MIN_WEIGHT]
     for terms in sorted(heavy, key=lambda terms: (phrases[terms].inside == 1, -weights[terms])):
         if len(topics) == limit:
@@ -145,7 +145,7 @@ def _phrases(
 
 
 def _runs(terms: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield where each phrase begins and ends: terms next to each other."""
+    """Yield the start and end of each phrase: adjacent terms."""
     for start in range(len(terms)):
         for end in range(start + 1, min(start + _MAX_WORDS, len(terms)) + 1):
             if not terms[end - 1]:
@@ -154,7 +154,7 @@ def _runs(terms: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 
 def _clauses(text: str) -> list[list[str]]:
-    """Return the words of each part of a text between punctuation, without what is no prose."""
+    """Return the words of each clause between punctuation, without anything that is not prose."""
     return list(filter(None, map(words, _BREAK.split(_NO_PROSE.sub("\n", text)))))
 
 
@@ -166,7 +166,7 @@ def _is_whole(terms: Terms, phrase: _Phrase) -> bool:
 
 
 def _names(form: str, language: str) -> bool:
-    """Tell whether a phrase can name a subject: no number, no version, no time."""
+    """Tell whether a phrase can name a topic: it has no number, version or time."""
     low, cues = plain(form), cues_of(language)
     low_words = low.split()
     is_when = cues.time.are_in(low_words, low) or not month_names(dotted=False).isdisjoint(low_words)

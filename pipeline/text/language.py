@@ -17,15 +17,15 @@ MAX_LETTERS = 200
 MIN_LETTERS = 40
 """Letters that all texts must have together."""
 MIN_VOTE = 12
-"""Letters of a text that says something of its language by itself."""
+"""Letters that a text needs to vote by itself."""
 MIN_SHARE, MIN_TEXTS = 0.2, 4
-"""What another language than the commonest must have: its share of the letters, and its texts."""
+"""Share of the letters, and number of texts, that a further language needs."""
 MIN_SHARE_OF_RELATIVE = 0.35
-"""The share of one that is often taken for the commonest."""
+"""Share that a language needs if it is often mistaken for the commonest."""
 DENSE = 3
-"""How many letters of an alphabet a sign of Han, kana or Hangul stands for."""
+"""Letters of an alphabet that one sign of Han, kana or Hangul counts for."""
 
-# Languages that are declared only: short texts in a larger one look like them.
+# Languages that are never detected, only declared: short texts in a larger language look like them.
 _DECLARED_ONLY = {"afrikaans", "galician", "malay", "tagalog", "swahili"}
 _RELATIVES = (
     {"danish", "norwegian", "swedish"},
@@ -62,7 +62,7 @@ def detect(texts: Iterable[str]) -> str | None:
     if sum(map(_size, plain)) < MIN_LETTERS:
         return None
     votes = _votes(plain, ())
-    # again without those that a few short texts look like
+    # vote again without languages that only a few short texts resemble
     likely = [code for code, share in _shares(votes).items() if share >= MIN_SHARE / 2]
     votes = _votes(plain, tuple(sorted(likely)))
     shares = _shares(votes)
@@ -94,7 +94,7 @@ def _needed(name: str, first: str) -> float:
 
 
 def _votes(plain: Sequence[str], codes: tuple[str, ...]) -> dict[str, list[int]]:
-    """Return the sizes of the texts of each language, by its code, out of these or all."""
+    """Return the sizes of the texts by language code, choosing among `codes`, or among all if empty."""
     model = _model(codes)
     votes: dict[str, list[int]] = defaultdict(list)
     for text in plain:
@@ -113,7 +113,7 @@ def _shares(votes: dict[str, list[int]]) -> dict[str, float]:
 
 
 def _plain(text: str) -> str:
-    """Return some words of a text, without what is in no language."""
+    """Return the first words of a text, without code, links and the like."""
     words, size = [], 0
     for match in _WORD.finditer(_NO_WORDS.sub(" ", _CODE_BLOCK.sub(" ", text))):
         words.append(match[0][:MAX_LETTERS])

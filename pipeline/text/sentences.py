@@ -1,4 +1,4 @@
-"""Take messages apart into sentences, and into the words in them that carry meaning."""
+"""Split messages into sentences, and find the words that carry meaning."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -13,12 +13,12 @@ UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u34
 """A run of Thai, Lao, Burmese, Khmer, kana or Han."""
 # After closing punctuation and a space; after an ideographic full stop; at the end of a line.
 _END = re.compile("(?<=[.!?\u2026\u061f\u0964])[\"'\u201d\u2019\u00bb)]*\\s+|(?<=[\u3002\uff01\uff1f])|\\n+")
-# What looks like an end but is none: abbreviations and initials, of no more characters than these …
+# Not the end of a sentence: abbreviations and initials, of at most this many characters …
 _NO_END = re.compile(r"\b(?:mr|mrs|ms|dr|st|sr|sra|prof|no|vs|e\.g|i\.e|etc|approx|ca|[A-Z])\.$", re.I)
 _LONGEST_NO_END = len("approx.")
 # … the number of a list item …
 _ITEM_NUMBER = re.compile(r"\s*\d+\.")
-# … and what is inside of a date: `3.` May, `11.12.`, `8 feb.` 12:05.
+# … and full stops inside a date: `3.` May, `11.12.`, `8 feb.` 12:05.
 _DAY = re.compile(r"(?<![\w.,:/])\d{1,2}\.$")
 _DAY_AND_MONTH = re.compile(r"(?<![\w.,:/])(?:3[01]|[12]\d|0?[1-9])\.(?:1[0-2]|0?[1-9])\.$")
 _SHORT_MONTH = re.compile(r"(?:(?<!\d)\d{1,2}\.? |\b(?=[A-Z]))([^\W\d_]{3,4})\.$")
@@ -26,14 +26,14 @@ _LONGEST_OF_DATE = len("30. sept.")
 _FIRST_WORD = re.compile(r"[^\W\d_]+")
 # A number with its fraction and unit sign, or a run of letters with inner apostrophes and hyphens.
 _WORD = re.compile("\\d+(?:[.,:]\\d+)*|[^\\W\\d_]+(?:['\u2019-][^\\W\\d_]+)*[0-9]*")
-# What people utter, of one or two letters: a letter three times, hmm, haha, ohh, aww, lol, yay, pff, grr, shh.
+# Interjections of one or two different letters: a letter three times, hmm, haha, ohh, aww, lol, yay, pff, grr, shh.
 _SOUND = re.compile(
     r"(.)\1\1|\A(?:[hm]+|[ha]+|[he]+|[hi]+|[ho]+|[hu]+|[ja]+|[je]+|[aw]+|[ew]+|[ow]+|lo+l[lo]*|y+[ae]+y+"
     r"|p+f+|u+f+|[bg]r+|s+h+|(?:ts)+s*|(?:xo)+x?|o+k+|(?:ok)+)\Z"
 )
 _HIRAGANA = re.compile("[\u3040-\u309f]+")
 
-# What importers write in the place of what is no text; a document's name was chosen by people, and stays.
+# Placeholders that importers write for attachments; a document's name was chosen by people and stays.
 _MARKER = re.compile(
     r"\[(?:image|photo|video|audio|voice|sticker|animation|gif|media|file|contact|location|poll|dice|call)"
     r"(?: [^\[\]\n]{0,200})?\]|\[document(?P<name> [^\[\]\n]{0,200})?\]|<media omitted>"
@@ -62,7 +62,7 @@ def _sentences(text: str) -> Iterator[str]:
     start, number = 0, _ITEM_NUMBER.match(text)
     for match in _END.finditer(text):
         end = match.start()
-        # only the last word before it is looked at: a text may have no end for long
+        # only the last word before it is examined: a sentence may be very long
         if "\n" not in match[0] and (
             (number is not None and number.end() == end)
             or _NO_END.search(text, max(start, end - _LONGEST_NO_END), end)
@@ -72,7 +72,7 @@ def _sentences(text: str) -> Iterator[str]:
         ):
             continue
         sentence, start = text[start : match.end()].strip(), match.end()
-        # behind only white space the number is still the same
+        # after only white space the item number is still the same
         if sentence:
             yield sentence
             number = _ITEM_NUMBER.match(text, start)
@@ -144,7 +144,7 @@ def is_content(word: str, language: str) -> bool:
     if low in stop.words or low.removesuffix("'s") in stop.words or stem(low) in stop.words:
         return False
     if low[:1] >= FIRST_UNSPACED and UNSPACED.fullmatch(low):
-        # a pair that says how words hang together, or of two words that each say nothing
+        # a pair of function characters, or of two stop words
         return not (
             _HIRAGANA.fullmatch(low)
             or any(map(stop.particles.__contains__, low))

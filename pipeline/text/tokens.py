@@ -1,4 +1,4 @@
-"""Count a text's tokens for a language model: estimated, unless its own tokenizer is at hand."""
+"""Count a text's tokens for a language model: an estimate, unless its own tokenizer is available."""
 
 import re
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def estimate(text: str) -> int:
     """
     if text.isascii():
         return len(_TOKENS.findall(text))
-    # by few calls for all of a text, as there may be megabytes of it; `_` stands for a run as the letter that it is
+    # few calls for the whole text, which may have megabytes; `_` takes the place of each run, as one letter
     parts = _RUN.split(text)
     runs = parts[1::2]
     other_tokens = len(_TOKENS.findall("_".join(parts[::2]))) - len(runs)

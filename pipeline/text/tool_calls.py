@@ -1,4 +1,4 @@
-"""Write the tools that a message calls as a text, as most such messages have none of their own."""
+"""Write a message's tool calls as text, as most such messages have no other text."""
 
 import json
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ def _arguments(arguments: Any) -> str:
         if isinstance(parsed, dict):
             return ", ".join(f"{name}={_value(value)}" for name, value in parsed.items())
     except (ValueError, RecursionError):
-        # a model may write anything in the place of JSON
+        # a model may write anything in place of JSON
         pass
     return "" if arguments is None else _value(arguments)
 

@@ -11,7 +11,7 @@ ELLIPSIS = "…"
 # A fence around code, or an indented line.
 _FENCE = re.compile(r"^[ \t]*+(?:```|~~~)", re.MULTILINE)
 _INDENTED = re.compile(r"^(?: {2}|\t)[^\S\n]*+\S", re.MULTILINE)
-# White space counts as no token: of more in a row, so much of a line is kept.
+# White space counts as no token, so longer runs are cut to this length.
 _MAX_SPACE_CHARS = 40
 _LONG_SPACE = re.compile(rf"[^\S\n]{{{_MAX_SPACE_CHARS + 1},}}+")
 
@@ -40,10 +40,10 @@ def within_tokens(text: str, tokens: int, count: Count = estimate_line) -> str:
     return shortened(text, longest(0, len(text), lambda size: count(shortened(text, size)) <= tokens))
 
 
-def without(text: str, places: Iterable[tuple[int, int]]) -> str:
-    """Put a space in the stead of each of these places, given in order, from … until.
+def blank_out(text: str, places: Iterable[tuple[int, int]]) -> str:
+    """Replace each of these spans, given in order, by a space.
 
-    >>> without("last week in Porto", [(0, 9)])
+    >>> blank_out("last week in Porto", [(0, 9)])
     '  in Porto'
     """
     parts, at = [], 0

@@ -235,7 +235,7 @@ def test_what_was_forgotten_after_the_backup_stays_forgotten(
         assert accept(database, TENANT, ChatIn(chat_id="test:غرفة"), [late]).kept_out == 1
         with database.tenant("") as connection:
             labels = {api_keys.digest_of(key.key): key.label for key in keys}
-            valid = {labels[key]: kept for key, kept in stored_keys.of(connection, list(labels)).items()}
+            valid = {labels[key]: kept for key, kept in stored_keys.find(connection, list(labels)).items()}
         database.close()
     # and only those keys are valid that were, for as long as they were
     assert valid.keys() == {"später", "كما هو"}

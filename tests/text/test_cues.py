@@ -26,8 +26,8 @@ READ_AS = [(name, name) for name in LANGUAGES] + [
 ]
 
 
-def leans(text: str, language: str) -> bool:
-    return followup.leans(parse.read(text, ["Ana", "Ben", "Cleo"], NOW, NOW, language))
+def is_followup(text: str, language: str) -> bool:
+    return followup.is_followup(parse.read(text, ["Ana", "Ben", "Cleo"], NOW, NOW, language))
 
 
 def sentence(text: str, language: str) -> dialogue_acts.Sentence:
@@ -55,7 +55,7 @@ SAYS: dict[str, Callable[[str, str], bool]] = {
     "numbers": lambda text, language: message_cues.read(text, language).has_number,
     "says_nothing": lambda text, language: message_cues.read(text, language).says_nothing,
     "promises": lambda text, language: dialogue_acts.promises(sentence(text, language)),
-    "leans": leans,
+    "leans": is_followup,
     # of what was said at a time
     "overview": lambda text, language: parse.read(text, ["Ann Lee"], BEGAN, NOW, language).overview,
     **{kind: asks_for(kind) for kind in ANSWER_TYPES},
@@ -102,4 +102,4 @@ def test_any_text_can_be_read_in_any_language(text: str, language: str, of_a_bot
     assert message_cues.MessageCues.stored(read.asks, read.flags) == read
     assert read == message_cues.read(text, "+".join(reversed(language.split("+"))), of_a_bot=of_a_bot)
     assert dialogue_acts.promises(sentence(text, language)) in (True, False)
-    assert leans(text, language) in (True, False)
+    assert is_followup(text, language) in (True, False)

@@ -78,7 +78,7 @@ def test_a_message_holds_a_piece_whole_or_not_at_all(piece: Verbatim, message: s
 
 @given(st.text(max_size=300))
 def test_any_text_is_read_and_nothing_of_it_is_lost(text: str) -> None:
-    found, marked, whole = exact_match.taken(text, set())
+    found, marked, whole = exact_match.take_out(text, set())
     assert len(found) <= exact_match.MAX_PIECES
     unmarked = text.translate(dict.fromkeys(range(57344, 57344 + exact_match.MAX_PIECES + 1), " "))
     assert exact_match.put_back(marked, whole) == unmarked

@@ -13,7 +13,7 @@ HANDBOOK = " ".join(
 
 
 def about(text: str, question: str, tokens: int) -> str:
-    return excerpt.about(text, excerpt.Wanted.of(question, "english"), tokens)
+    return excerpt.best_part(text, excerpt.Wanted.of(question, "english"), tokens)
 
 
 texts = st.text(st.sampled_from("abc é家.!? \n"), max_size=300)
@@ -56,7 +56,7 @@ def test_an_excerpt_fits_and_stands_on_one_line(text: str, question: str, tokens
     tokens=st.integers(3, 60),
 )
 def test_an_excerpt_in_lines_fits_and_has_lines_of_the_text(text: str, question: str, tokens: int) -> None:
-    shown = excerpt.shown(text, excerpt.Wanted.of(question, "english"), tokens, in_lines=True)
+    shown = excerpt.displayed(text, excerpt.Wanted.of(question, "english"), tokens, in_lines=True)
     assert estimate_line(shown) <= tokens
     assert all(not line or line.startswith("  ") for line in shown.split("\n")[1:])
     # a word too long for it aside, each is a line of the text or a part of one

@@ -74,7 +74,7 @@ def read_export(text: str) -> None:
 
 def read_question(text: str, language: str) -> None:
     """All that a question says in a language: times, people, events, what it asks for."""
-    followup.leans(question(text, language))
+    followup.is_followup(question(text, language))
     answer_types.asked(text, language)
     calendar.times(text, datetime(2016, 5, 1, tzinfo=UTC), NOW, language)
     names.find(text, NAMES, language)
@@ -89,19 +89,19 @@ READERS: dict[str, Callable[[str], object]] = {
     "clean_text": messages.clean_text,
     "days": lambda text: list(calendar.days(text, date(2026, 4, 15))),
     "embedder": DeterministicEmbedder(max_chars=LONG).embed_query,
-    "excerpt": lambda text: excerpt.about(text, FERRY, 60),
-    "excerpt of a passage": lambda text: excerpt.shown(text, FERRY, 60, in_lines=True),
+    "excerpt": lambda text: excerpt.best_part(text, FERRY, 60),
+    "excerpt of a passage": lambda text: excerpt.displayed(text, FERRY, 60, in_lines=True),
     "facts": read_facts,
     "harmless": fencing.harmless,
     "kept on request": lambda text: RequestExtractor().extract(
         session(text), people=People(kind="direct", agent="Pip")
     ),
-    "names that a question may hold": lambda text: entity_names.asked(text, "english"),
+    "names that a question may hold": lambda text: entity_names.possible_names(text, "english"),
     "one_line": truncate.one_line,
     "sentences": sentences.sentences,
     "slack": lambda text: slack_text.plain(text, {}),
     "summary": lambda text: extractive.summarize(session(text)),
-    "verbatim": lambda text: exact_match.taken(text, {"ann"}),
+    "verbatim": lambda text: exact_match.take_out(text, {"ann"}),
     "whatsapp": read_export,
     "within_tokens": partial(truncate.within_tokens, tokens=100),
     "without_recalled": lambda text: fencing.without_recalled(fencing.OPEN + text),

@@ -170,7 +170,7 @@ class Keyring:
 
     def _fetch(self, digests: Sequence[bytes]) -> dict[bytes, CurrentKey]:
         with self._database.tenant("") as connection:
-            return api_keys.of(connection, digests)
+            return api_keys.find(connection, digests)
 
     def _note(self, used: Mapping[str, Sequence[int]]) -> None:
         for tenant_id, ids in used.items():

@@ -138,7 +138,7 @@ def _stored_zone(database: Database, tenant_id: str, chat_id: str) -> str | None
     from pipeline.store.chats import chats
 
     with database.tenant(tenant_id) as opened:
-        chat = chats.followed(opened, chat_id)
+        chat = chats.get_current(opened, chat_id)
     return chat.time_zone if chat else None
 
 

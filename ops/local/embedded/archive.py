@@ -17,7 +17,7 @@ from schemas.errors import InvalidInput, Retryable
 # Called often, with the step that begins.
 OnStep = Callable[[str], None]
 
-# Its presence shows that a file is ours, its row which version.
+# The table shows that a file is ours, its row the version.
 REVISION_TABLE = "alembic_version"
 _STEP = re.compile(r'(?:contents of|data for) table "(?:public\.)?([^"]+)"|creating (INDEX "[^"]+")')
 _REVISION = re.compile(rf"^COPY public\.{REVISION_TABLE} .*\n(\S+)\n\\\.$", re.MULTILINE)

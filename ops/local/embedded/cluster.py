@@ -32,7 +32,7 @@ SETTINGS = {
     "work_mem": "16MB",
     "maintenance_work_mem": "128MB",
     "random_page_cost": "1.1",
-    # compiling pays off only for queries of seconds
+    # JIT compilation pays off only for queries of seconds
     "jit": "off",
     "synchronous_commit": "on",
     "wal_compression": "on",
@@ -116,7 +116,7 @@ def _run(
         secret.write(password.encode())
         secret.seek(0)
         if maker:
-            # the account opens it again by its name under /dev
+            # the account reopens it by its name under /dev
             os.fchown(secret.fileno(), maker.uid, maker.gid)
         try:
             return subprocess.run(

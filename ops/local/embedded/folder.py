@@ -65,7 +65,7 @@ def write_private(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def explained(folder: Path) -> Iterator[None]:
-    """Turn an `OSError` about the folder into a `DataFolderError` that helps."""
+    """Turn an `OSError` about the folder into a `DataFolderError` with advice."""
     try:
         yield
     except PermissionError as error:

@@ -66,7 +66,7 @@ class EmbeddedPostgres(EmbeddedServer):
         return self._url(role, role_name(role), database, tcp=tcp)
 
     def superuser_dsn(self, database: str = "postgres") -> str:
-        """Make the URL of the superuser, for what the owner may not do: roles, extensions, databases."""
+        """Return the URL of the superuser, who manages roles, extensions and databases."""
         return self._url("superuser", SUPERUSER, database, tcp=False)
 
     def stop(self) -> None:
@@ -183,7 +183,7 @@ class EmbeddedPostgres(EmbeddedServer):
 
 
 def _forget_last_run(folder: Path) -> None:
-    """Remove what a killed server left behind; Postgres would go by its process number, now perhaps another's."""
+    """Remove a killed server's PID file and sockets; its process number may be another process's by now."""
     for left in (folder / "postmaster.pid", *folder.glob(".s.PGSQL.*")):
         left.unlink(missing_ok=True)
 

@@ -113,7 +113,7 @@ def die_with_parent(request: signal.Signals) -> Callable[[], None]:
     def before_exec() -> None:
         if _libc is not None:
             _libc.prctl(_PR_SET_PDEATHSIG, int(request))
-            if os.getppid() != parent:  # it died before we could say so
+            if os.getppid() != parent:  # the parent died before the request took effect
                 os._exit(1)
 
     return before_exec

@@ -1,4 +1,4 @@
-"""What the embedded servers have in common: one in each data folder, which ends with the process that started it."""
+"""Base of the embedded servers: one per data folder, which ends with the process that started it."""
 
 import contextlib
 import json
@@ -36,7 +36,7 @@ class ServerFailed(Permanent):
 
 @dataclass(frozen=True)
 class ServerState:
-    """Where the server of a folder can be, or last could be, reached."""
+    """The present or last address of a folder's server."""
 
     port: int
     tcp: bool = True
@@ -47,7 +47,7 @@ class ServerState:
 
 @dataclass(frozen=True)
 class Launch:
-    """How a server is started, and where it can be reached then."""
+    """The command that starts a server, and its address."""
 
     command: list[str | Path]
     directory: Path
@@ -83,7 +83,7 @@ class EmbeddedServer(ABC):
         """Return whether the server can be used there."""
 
     def _complete(self) -> None:  # noqa: B027 - not every server needs more
-        """Do what needs a running server, before it is published."""
+        """Complete the start with the running server, before it is published."""
 
     def start(self) -> None:
         """Start the server, unless it runs. Raises `DataFolderError`, `ProgramMissing`, `PortTaken`, `ServerFailed`."""

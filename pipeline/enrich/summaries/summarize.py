@@ -167,7 +167,7 @@ def _remember(
     connection: Connection, claim: Claim, row: Row[Any], summary: Summary, language: str, lives_for: timedelta
 ) -> None:
     """Store an open session's summary as a memory of it, too."""
-    memory_id = summary_memories.put(connection, claim.tenant_id, row, summary.summary, language, lives_for)
+    memory_id = summary_memories.save(connection, claim.tenant_id, row, summary.summary, language, lives_for)
     if memory_id is not None:
         jobs.enqueue(connection, claim.tenant_id, "embed", [f"memory:{memory_id}"], lane=row.chat_id)
 

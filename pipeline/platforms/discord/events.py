@@ -35,7 +35,7 @@ def parse(value: Any) -> Iterator[Event]:
     for place, item in fields.one_or_several(value, _is_dispatch, otherwise):
         where = place or "d"
         if item["t"] is None:
-            # a heartbeat, or another message of the connection's own
+            # a heartbeat, or another message of the connection itself
             yield fields.not_kept(where, f"op {item.get('op')}")
         else:
             yield from fields.guarded(where, _dispatch(item["t"], item["d"], where))
@@ -100,7 +100,7 @@ def _message(raw: dict[str, Any], where: str, *, edits: bool = False) -> Iterato
         yield left_out
         if isinstance(left_out, Skipped):
             return
-    # of a channel in a server it is not told whether it is a thread
+    # Discord does not say whether a channel of a server is a thread
     chat = _chat(raw.get("channel_id"), None if raw.get("guild_id") else "direct")
     yield chat
     record = _record(raw, where, chat)

@@ -16,7 +16,7 @@ from pipeline.platforms import attachments, fields, json_stream, kinds, written
 from pipeline.platforms.records import Broken, ImportOptions, Parsed, ReadMessage, Skipped, Times
 from schemas.messages import FORWARDED, ChatIn, ChatKind
 
-KINDS = kinds.of("discord")
+KINDS = kinds.load("discord")
 
 
 def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
@@ -116,7 +116,7 @@ def _message(raw: dict[str, Any], where: str, chat: ChatIn, names: Mapping[str, 
         chat.chat_id,
         text=written_out("\n".join(filter(None, texts)), names),
         media=[*media(raw), *media(forwarded)],
-        # whose it was the exporter does not say
+        # the exporter does not name its author
         metadata=metadata | ({FORWARDED: ""} if forwarded else {}),
         # ids rise with time: they order what is left
         external_id=str(raw.get("id") or ""),
@@ -134,7 +134,7 @@ def _message(raw: dict[str, Any], where: str, chat: ChatIn, names: Mapping[str, 
 def media(
     raw: Mapping[str, Any], file_name: str = "fileName", stickers: str = "stickers"
 ) -> list[dict[str, str]]:
-    """Return the attachments and stickers of a message, whose fields are called otherwise in events."""
+    """Return the attachments and stickers of a message; events name these fields differently."""
     files = [fields.name_of(item.get(file_name), "file") for item in fields.dicts_of(raw.get("attachments"))]
     shown = [fields.name_of(item.get("name")) for item in fields.dicts_of(raw.get(stickers))]
     return [
@@ -148,7 +148,7 @@ _EMOJI = re.compile(r"<a?(:\w{1,40}:)\d{1,25}>")
 
 
 def written_out(text: str, names: Mapping[str, str]) -> str:
-    """Write out people and emoji, which exports without formatting leave as ids.
+    """Replace the ids of people and emoji by names, which exports without formatting do not.
 
     >>> written_out("<@901> and <@!902> <:wave:17>", {"901": "Zed"})
     '@Zed and <@!902> :wave:'
@@ -183,7 +183,7 @@ def embed_texts(raw: object, *, whole: bool) -> Iterator[str]:
 
 
 def _reply_to(raw: object, chat: ChatIn) -> str | None:
-    """Return the message of this channel that one answers; a forwarded one answers none."""
+    """Return the id of the message of this channel that a message answers; a forwarded one answers none."""
     if not isinstance(raw, dict) or not raw.get("messageId") or raw.get("type") == "Forward":
         return None
     channel = raw.get("channelId")

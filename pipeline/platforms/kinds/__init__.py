@@ -1,4 +1,4 @@
-"""What becomes of each kind of thing that a platform's export holds; the tables are `PLATFORM.toml` here."""
+"""How each kind of item in a platform's export is treated; the tables are `PLATFORM.toml` here."""
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,7 +22,7 @@ _REASONS = {
 class Kinds:
     """A platform's table of kinds, by the platform's own names of them."""
 
-    # as people write it
+    # its name as people write it
     platform: str
     # `text`, `about` (no more than a detail), one of `_REASONS`, or the noun of what people sent and no parser reads
     fates: Mapping[str, str]
@@ -46,7 +46,7 @@ class Kinds:
         return Skipped(where=where, reason=kind) if isinstance(report, Skipped) else report
 
     def unknown_in(self, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the fields that are not in the table and may hold text: others only describe a message."""
+        """Return the fields that are not in the table and may hold text; others only describe a message."""
         new = {field: value for field, value in raw.items() if field not in self.fates and value}
         return {field: value for field, value in new.items() if isinstance(value, str | list | dict)}
 
@@ -55,13 +55,13 @@ class Kinds:
         if (reported := self.report(where, kind)) is not None:
             yield reported
         if not isinstance(reported, Skipped):
-            # what is not read may hold no text
+            # an unread thing may have no text
             yield from (item for item in message if reported is None or not isinstance(item, Skipped))
 
 
 @cache
-def of(platform: str) -> Kinds:
-    """Return the table of a platform, by the name of its file.
+def load(platform: str) -> Kinds:
+    """Load the table of a platform, by the name of its file.
 
     >>> of("telegram").report("messages[3]", "unsupported")
     Skipped(where='messages[3]', reason='kind that Telegram does not export')

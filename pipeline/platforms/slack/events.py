@@ -1,4 +1,4 @@
-"""Parse what Slack's Events API delivers: over HTTP, in Socket Mode, or the event alone as Bolt hands it on."""
+"""Parse events of Slack's Events API: over HTTP, in Socket Mode, or the bare event as Bolt passes it on."""
 
 from collections.abc import Iterator
 from typing import Any

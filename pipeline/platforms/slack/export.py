@@ -31,7 +31,7 @@ _INDEXES: dict[str, ChatKind] = {
 _PEOPLE = ("users.json", "org_users.json")
 _TEAM = re.compile(r"(?:^|(?<=/))teams/[^/]+/$")
 _DAY = re.compile(r"(?P<folder>(?:teams/[^/]+/)?[^/]+)/\d{4}-\d{2}-\d{2}\.json")
-KINDS = kinds.of("slack")
+KINDS = kinds.load("slack")
 # what stands in place of the text of a message that has only blocks
 _NOT_SHOWN = "This content can't be displayed."
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -68,7 +68,7 @@ def of_attachment(item: Mapping[str, Any]) -> str:
 
 
 def attached(item: Mapping[str, Any]) -> str:
-    """Return what a person's own words come with: a message of somebody as a quotation, of a link the title."""
+    """Return an attachment of a person's message: a shared message as a quotation, a link's title."""
     if item.get("is_share") or item.get("is_msg_unfurl"):
         author = text_of(item.get("author_name"))
         quoted = f"{author}: {of_attachment(item)}" if author else of_attachment(item)
@@ -77,7 +77,7 @@ def attached(item: Mapping[str, Any]) -> str:
 
 
 def of_file(file: Mapping[str, Any]) -> str:
-    """Return what was written with a file, and the beginning of what is spoken in it as Slack wrote it down.
+    """Return the text written with a file, and the beginning of Slack's transcript of it.
 
     >>> of_file({"initial_comment": {"comment": "see page 3"}, "transcription": {"preview": {"content": "hello"}}})
     'see page 3\\nhello'
@@ -91,7 +91,7 @@ def _lines(block: Mapping[str, Any]) -> Iterator[str]:
     match block.get("type"):
         case "rich_text":
             for part in dicts_of(block.get("elements")):
-                # a list has a section for each of its points
+                # a list has a section for each item
                 points = dicts_of(part.get("elements")) if part.get("type") == "rich_text_list" else [part]
                 yield from ("".join(map(_inline, dicts_of(point.get("elements")))) for point in points)
         case "context":

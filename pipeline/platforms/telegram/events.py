@@ -12,7 +12,7 @@ from pipeline.platforms.records import Event, MemberChange, NewChatId, ReadMessa
 from pipeline.platforms.telegram.export import MAX_POSITION, poll_text
 from schemas.messages import FORWARDED, ChatIn, ChatKind
 
-_KINDS = kinds.of("telegram_bot")
+_KINDS = kinds.load("telegram_bot")
 _MESSAGES = ("message", "channel_post", "business_message")
 _EDITS = ("edited_message", "edited_channel_post", "edited_business_message")
 _MEDIA = {

@@ -40,7 +40,7 @@ _MEDIA_TYPES = {
 }
 MAX_POSITION = 2**31
 """Positions are message ids below this number: they order the messages of one second."""
-_KINDS, _ACTIONS = kinds.of("telegram"), kinds.of("telegram_service")
+_KINDS, _ACTIONS = kinds.load("telegram"), kinds.load("telegram_service")
 
 
 def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:

@@ -26,7 +26,7 @@ _MEDIA = {
     "documentMessage": "document",
     "contactMessage": "contact",
 }
-# what stands beside a message's content
+# fields beside a message's content
 _ABOUT = ("messageContextInfo", "senderKeyDistributionMessage")
 _NOT_KEPT = (
     "reactionMessage",
@@ -94,7 +94,7 @@ def _chat_id(key: dict[str, Any], field: str = "remoteJid") -> str:
 
 
 def _author(key: dict[str, Any]) -> str:
-    """Return who has written a message."""
+    """Return the author of a message."""
     if participant := key.get("participant"):
         return _person(participant, key.get("participantAlt") or key.get("participantPn"))
     # in a direct chat the payload does not say who the bot is
@@ -123,7 +123,7 @@ def _update(raw: dict[str, Any], where: str) -> Iterator[Event]:
 
 
 def _message(raw: dict[str, Any], where: str) -> Iterator[Event]:
-    # of what the bot sends its key does not say who it is
+    # the key of a message sent by the bot does not name the bot
     key = {"participant": raw.get("participant"), **fields.dict_of(raw.get("key"))}
     jid = str(key.get("remoteJid"))
     kind, held = _content(raw.get("message"))
@@ -132,7 +132,7 @@ def _message(raw: dict[str, Any], where: str) -> Iterator[Event]:
     elif kind == "protocolMessage" and held.get("type") in (*_REVOKE, *_EDIT):
         target = {**key, **fields.dict_of(held.get("key")), "remoteJid": key.get("remoteJid")}
         if held.get("type") in _EDIT:
-            # its key is told as whoever wrote it sees it
+            # its key is from the author's point of view
             target |= {"fromMe": key.get("fromMe"), "participant": key.get("participant")}
             at = held.get("timestampMs") or raw.get("messageTimestamp")
             yield _edit(target, where, held.get("editedMessage"), at)

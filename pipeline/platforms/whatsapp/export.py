@@ -55,7 +55,7 @@ def title_from_name(file_name: str, speakers: Collection[str] = ()) -> str | Non
     stem = _stem(file_name)
     if stem.strip("_").lower() in {"chat", ""}:
         return None
-    # in a form that is not known it may name one of two speakers
+    # an unknown form of the name may name one of two speakers
     named = [name for name in speakers if f" {name} ".casefold() in f" {stem} ".casefold()]
     unknown = named[0] if "whatsapp" in stem.lower() and len(speakers) <= 2 and len(named) == 1 else stem
     return whatsapp_text.title_in(stem) or unknown
@@ -70,7 +70,7 @@ def _stem(file_name: str) -> str:
 
 @dataclass(kw_only=True)
 class _Entry:
-    """One message's lines, as they are collected."""
+    """The lines of one message, as they are collected."""
 
     line: int
     start: whatsapp_time.Start
@@ -123,7 +123,7 @@ def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
         by_group = whatsapp_text.same_name(name, title or "") or whatsapp_text.ENCRYPTION.match(
             whatsapp_text.trim(text)
         )
-        # it says little: whoever says a fifth of all is somebody, called as the chat is
+        # a group itself says little: a speaker of a fifth of all lines is a person with the chat's name
         reader.group = name if by_group and speakers[name] < len(spoken) / 5 + 3 else None
     for entry in _entries(beginning.lines, beginning.styles):
         yield reader.read(entry) if isinstance(entry, _Entry) else entry
@@ -139,7 +139,7 @@ def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Beginning:
-    """What the first lines say of how to read the others."""
+    """How to read the file, as found from its first lines."""
 
     # all of the source's, those that have been read among them
     lines: Iterable[str]
@@ -212,7 +212,7 @@ def _entries(lines: Iterable[str], styles: list[whatsapp_time.Style]) -> Iterato
 
 
 class _WhatsAppReader:
-    """Entries to messages; keeps what came before, for ids, order and the clock."""
+    """Converts entries to messages; keeps earlier ones for ids, order and the clock."""
 
     def __init__(self, chat: ChatIn, zone: ZoneInfo, order: DateOrder, speakers: Mapping[str, int]) -> None:
         # names by id

@@ -1,4 +1,4 @@
-"""The ids of people whom WhatsApp's exports name."""
+"""Ids of people in WhatsApp's exports."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Recognize WhatsApp's placeholders for what is no text, which phones export in their own language.
+"""Recognize WhatsApp's placeholders for anything but text, which phones export in their own language.
 
 A phrase that is not listed stays text, so a missing language loses nothing.
 """
@@ -11,7 +11,7 @@ from importlib.resources import files
 from pipeline.platforms.attachments import attachment, media_kind
 
 LTR = "\u200e"
-"""The iPhone puts this mark in front of whatever nobody has typed."""
+"""The iPhone puts this mark before any text that nobody has typed."""
 
 _EDGE_MARKS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
 
@@ -19,7 +19,7 @@ _HEADING = re.compile(r"\[(?P<name>\w+)\](?: (?P<fate>kept|counted) as (?P<what>
 
 PHRASES: dict[str, list[str]] = {}
 _FATES: dict[str, dict[str, str]] = {"kept": {}, "counted": {}}
-"""What becomes of what the phrases stand for: the attachment that it is kept as, what it is counted as."""
+"""For each placeholder phrase, the attachment it is kept as and the kind it is counted as."""
 
 
 def _read_phrases() -> None:
@@ -77,7 +77,7 @@ _BLANKS_OF_A_NAME = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Content:
-    """What a message's text turned out to be."""
+    """The interpreted text of a message."""
 
     # what was typed, or the caption of what was sent
     text: str
@@ -100,7 +100,7 @@ def title_in(file_name: str) -> str | None:
 
 
 def split_sender(line: str, speakers: Mapping[str, int] | None = None) -> tuple[str, str] | None:
-    """Return who speaks and what is said; None if nobody does, so that the line is WhatsApp's own.
+    """Return the speaker and the text of a line; None if it has no speaker and so is WhatsApp's own.
 
     `speakers` counts the lines of each, which tells whose a colon without a space behind it is.
 
@@ -145,7 +145,7 @@ def read_text(raw: str, *, iphone: bool, sender: str = "") -> Content:
     edited = tail is not None
     if tail is not None:
         text = trim(text[: tail.start()])
-    # on Android calls are in nobody's mouth, and who writes of one means something
+    # on Android calls have no sender, so a line with one is a real message about a call
     if (what := counted_as(text)) and (iphone or what != "call"):
         return Content(text="", counted=what)
     # the placeholder stands on the first line with the caption below, or on the last with the caption above

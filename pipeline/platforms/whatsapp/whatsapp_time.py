@@ -53,7 +53,7 @@ _STYLES_WITH_OTHER_WORD = {
 }
 # Phones set to Thai count from Buddha's death.
 _BUDDHIST = 543
-# Nobody used WhatsApp before.
+# WhatsApp did not exist before.
 _FIRST_YEAR = 2009
 _HANGUL = re.compile("[가-힣]")
 # Longer than any beginning; a line of megabytes is not searched through.
@@ -78,7 +78,7 @@ class Start:
     english: bool = False
     # the half of the day stands there in Korean
     korean: bool = False
-    # what follows, with every mark that it had
+    # the rest of the line, with its marks
     rest: str
 
 
@@ -126,11 +126,11 @@ def _raw_length(head: str, visible: int) -> int:
 
 
 def local_time(start: Start, order: DateOrder) -> datetime:
-    """Return the time on the phone's clock, without a zone. Raises `ValueError` for a time that cannot be."""
+    """Return the time on the phone's clock, without a zone. Raises `ValueError` for an impossible time."""
     a, b, c = (int(part) for part in start.date)
     year, month, day = {"dmy": (c, b, a), "mdy": (c, a, b), "ymd": (a, b, c)}[order]
     if year < 100:
-        # 67 is no 2067, but 2567
+        # 67 means 2567, not 2067
         year += 2000 if year < _FIRST_YEAR + _BUDDHIST - 2500 else 2500
     if year > 2400:
         year -= _BUDDHIST

@@ -1,11 +1,11 @@
-"""Affinity of the asker of a question to others in the chat, from the sessions in which both spoke."""
+"""Compute the asker's affinity to others in the chat from the sessions in which both spoke."""
 
 import math
 from collections.abc import Mapping
 
 from pipeline.store.search.prelude import Shared
 
-# A lift of this is an affinity of 1.
+# The lift that makes an affinity of 1.
 FULL_LIFT = 4.0
 
 

@@ -19,21 +19,21 @@ class ParsedEvent:
     """An event that a question counts from."""
 
     mention: Mention
-    # what is said of each of `mention.events`, and what messages are compared with for it
+    # the description of each of `mention.events`, and the terms to search for it
     described: tuple[tuple[Question, SearchTerms], ...]
-    # what the question asks for beside it; None: nothing
+    # the question without the event; None if nothing is left
     rest: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ask:
-    """All that is asked for: what a question says, and what its chat adds to that."""
+    """A parsed request: what the question says, and what its chat adds to that."""
 
     request: RetrievalRequest
     question: Question
     # what messages are compared with
     terms: SearchTerms
-    # words of recent talk that it leans on; `question.content` ends in them
+    # words of recent talk that complete the question; `question.content` ends with them
     brief: Sequence[str]
     zone: ZoneInfo
     # an event that could not be dated
@@ -62,8 +62,8 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
         return parse.read(text, prelude.names, prelude.began or now, now.astimezone(zone), chat.language)
 
     question, brief = parsed(request.text), list[str]()
-    if request.memory and request.include_history and followup.leans(question):
-        brief = followup.brief(question, prelude.recent, now, prelude.names)
+    if request.memory and request.include_history and followup.is_followup(question):
+        brief = followup.context_words(question, prelude.recent, now, prelude.names)
     if brief:
         question = replace(question, content=" ".join((question.content, *brief)))
     mention = (
@@ -77,7 +77,7 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
         connection,
         prelude,
         [" ".join(question.names)]
-        + [parse.telling(query.content, chat.language) for query in (question, *events, *queries)],
+        + [parse.most_specific(query.content, chat.language) for query in (question, *events, *queries)],
     )
     questions = (
         None

@@ -1,4 +1,4 @@
-"""Tell in which languages a question is read: a bot in an English group is asked in German, too."""
+"""Choose the languages to read a question in: people ask a bot in German even in an English group."""
 
 import re
 from collections.abc import Collection
@@ -9,13 +9,13 @@ from pipeline.text.languages import LANGUAGES
 from pipeline.text.sentences import UNSPACED
 
 MIN_WORDS, MIN_SHARE, MIN_LEAD = 2, 0.4, 1.5
-"""What a question must have of a language that is not its chat's: common words of it, their share of all words, and how
-many times as many as of the chat's language, which has some of them as well."""
-# Two letters of a script without spaces are about a word.
+"""What makes a question one in another language than its chat's: its number of common words of that language, their
+share of all words, and their ratio to the common words of the chat's language."""
+# In scripts without spaces two characters make about one word.
 _LETTERS_OF_A_WORD = 2
 _KANA = re.compile("[\u3040-\u30ff]")
 _HAN = re.compile("[\u3400-\u9fff]")
-# Characters of Chinese function words that Japanese has not.
+# Characters of Chinese function words that Japanese does not use.
 _CHINESE = re.compile("[你吗嗎呢吧么麼这這们們说說谁哪]")
 
 

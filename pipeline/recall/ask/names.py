@@ -9,31 +9,31 @@ from pipeline.text.accents import without_accents
 
 _WORD = re.compile(r"@?[^\W_]+(?:[._'’-][^\W_]+)*")
 _PART = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
-# A name of scripts without spaces: two or three of its characters are the family's or the given name.
+# A name in a script without spaces: two or three of its characters are the family name or the given name.
 _SPACELESS = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u3005\u3040-\u30ff\u3400-\u9fff]{2,}")
 _HAN = re.compile(r"[\u3400-\u9fff]{3,4}")
-# The family's name in characters and the given one in syllables, as in 田中さくら.
+# A family name in kanji and a given name in kana, as in 田中さくら.
 _RUNS = re.compile(r"[\u3005\u3400-\u9fff]+|[\u3040-\u309f]+|[\u30a0-\u30ff]+")
-# What is said of somebody, after the family's name.
+# A family name with an honorific.
 _HONORED = re.compile(
     r"(?<![\u3005\u3400-\u9fff])([\u3005\u3400-\u9fff]{1,4}?)(?:さん|さま|くん|ちゃん|様|君|氏|先生)"
 )
 _HONORIFICS = frozenset(("さん", "さま", "くん", "ちゃん"))
 _SENTENCE_START = re.compile(r"(?:\A|[.!?:;…])\W*\Z")
-# Looked at to see whether a sentence begins.
+# Characters before a word that show whether it begins a sentence.
 _BEFORE_CHARS = 6
-# Parts of more words are titles of groups, not names.
+# Names of more words are group titles.
 _MAX_WORDS = 6
 
 
 class Named(NamedTuple):
-    """Whom a text names."""
+    """The participants that a text names."""
 
     # participants, with the share by which each is named: 1, or less where several have the name
     shares: Mapping[str, float]
-    # what they are called there, as their names are written
+    # the names found, in the participants' own spelling
     names: tuple[str, ...]
-    # where the text has what is surely a name and no other word
+    # spans of the text that can only be a name
     sure: tuple[tuple[int, int], ...]
 
 
@@ -78,13 +78,13 @@ def names_and_handles(text: str, people: Iterable[str], handles: Iterable[str], 
 
 
 class _Hits:
-    """The names found so far, and whose they are."""
+    """The names found so far, and the participants who have them."""
 
     def __init__(self) -> None:
         self.shares: dict[str, float] = {}
         self.names: list[str] = []
         self.sure: list[tuple[int, int]] = []
-        # words that are read
+        # indexes of the words already matched
         self.read: set[int] = set()
 
     def add(self, people: Sequence[str], name: str) -> None:
@@ -197,7 +197,7 @@ def _add_spaceless_names(text: str, people: Sequence[str], naming: Naming, hits:
 def _add_honored_names(
     text: str, whole_names: Iterable[str], holders: Mapping[str, Sequence[str]], hits: _Hits
 ) -> list[tuple[int, int]]:
-    """Add people whose family name is said with an honorific; return where."""
+    """Add people whose family name stands with an honorific; return the spans of these names."""
     spans = []
     for match in _HONORED.finditer(text):
         family = match[1]
@@ -209,7 +209,7 @@ def _add_honored_names(
 
 
 def _is_name(text: str, words: Sequence[_Word], at: int, base: str, naming: Naming, *, lower: bool) -> bool:
-    """Tell whether a word that is a part of a name is one here."""
+    """Tell whether a word that occurs in a name is used as a name here."""
     word = words[at]
     if word.text.startswith("@"):
         return True
@@ -225,7 +225,7 @@ def _is_name(text: str, words: Sequence[_Word], at: int, base: str, naming: Nami
 
 
 def _is_whole_name(words: Sequence[_Word], at: int, base: str, naming: Naming) -> bool:
-    """Tell whether a word that is all of a name, or a handle, is one here."""
+    """Tell whether a word that is a whole name or a handle is used as one here."""
     if words[at].text.startswith("@"):
         return True
     plain = words[at].text[0].islower() and _has_article(words, at, naming) and not naming.articles

@@ -10,7 +10,7 @@ from pipeline.text.cues import stop_words
 from pipeline.text.languages import parts_of, read
 
 _POSSESSIVE = re.compile(r"['’](?:s|S)?\Z")
-# A shorter stem is that of too many words.
+# A shorter stem would match too many words.
 _MIN_STEM = 3
 _MAX_ENDING = 3
 _VOWELS = "аяоеиыйьуюёaąeęioóuy"
@@ -28,11 +28,11 @@ class Naming:
     articles: bool
 
     def is_uncommon(self, word: str) -> bool:
-        """Tell whether a word is none of the language's common ones."""
+        """Tell whether a word is not a common word of the language."""
         return word not in self.words and not word.isdecimal()
 
     def bases(self, word: str) -> list[str]:
-        """Return a word, and what it is without an ending."""
+        """Return a word, and the word without each possible ending."""
         bases = [word]
         if stripped := without_possessive(word):
             bases.append(stripped)
@@ -43,12 +43,12 @@ class Naming:
 
 
 def naming_of(language: str) -> Naming:
-    """Return how a language names people: all of several, English for one that is not known."""
+    """Return how a language names people: several languages combined, English for an unknown one."""
     return _naming(parts_of(language))
 
 
 def without_possessive(word: str) -> str:
-    """Return a word without the ending of an owner.
+    """Return a word without a possessive ending.
 
     >>> without_possessive("Ann's"), without_possessive("Jonas’")
     ('Ann', 'Jonas')
@@ -57,13 +57,13 @@ def without_possessive(word: str) -> str:
 
 
 def stem_of(name: str) -> str | None:
-    """Return a name without its last vowel, to which its cases add endings; None if too little is left."""
+    """Return a name without its last vowel, the stem for case endings; None if too little is left."""
     stem = name.rstrip(_VOWELS)
     return stem if len(stem) >= _MIN_STEM and len(name) - len(stem) <= 1 else None
 
 
 def by_stem(word: str, stems: Mapping[str, Sequence[str]]) -> str | None:
-    """Return the name that a word is a case of, given the names of each stem."""
+    """Return the name that a word is an inflected form of, given the names by stem."""
     for size in range(len(word), max(len(word) - _MAX_ENDING, _MIN_STEM) - 1, -1):
         if word[:size] in stems:
             return stems[word[:size]][0]

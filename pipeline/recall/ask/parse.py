@@ -1,4 +1,4 @@
-"""Parse a question: whom it names, which times, what it asks for, and what is left to search for.
+"""Parse a question: the people and times it names, what it asks for, and the text left to search for.
 
 Names of participants and dates say where to look, and are seldom in the messages sought: where they are nothing else,
 they leave the searched text and return as preferences.
@@ -21,14 +21,14 @@ from pipeline.text.languages import LANGUAGES
 from pipeline.text.sentences import is_content, words
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
-# The most times of one question that count, the first ones named: each is compared with every candidate.
+# Times of one question that count, the first ones named: each is compared with every candidate.
 MAX_SPANS = 16
 MAX_TERMS = 32
-"""The most words of a question that are looked up: each is one more search."""
-# In scripts without spaces a run of letters is many terms, looked up by pairs.
+"""Words of a question that are looked up: each is one more search."""
+# In scripts without spaces a run of letters holds many terms, which are looked up as pairs.
 _SPACELESS = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u3040-\u30ff\u3400-\u9fff]+")
 _TERM = re.compile(r"\S+")
-# A word no longer than this tells little.
+# A word no longer than this says little.
 _SHORT_WORD = 3
 
 
@@ -38,25 +38,25 @@ class Question:
 
     # as it was asked
     text: str
-    # without what is surely a participant's name, and without dates: what is embedded and looked up
+    # without certain participants' names and without dates: the text that is embedded and looked up
     content: str
-    # the participants that it names, each with its share of a name that several have; none when it names them all
+    # the named participants, each with their share of a name that several have; empty if all are named
     speakers: Mapping[str, float] = field(default_factory=dict)
-    # the names that it has of participants, as they are written: messages may have them as well
+    # the names of participants in it, as spelled in their profiles: messages may contain them as well
     names: tuple[str, ...] = ()
     # what it asks for
     asks: frozenset[AnswerType]
-    # the languages that it is read in: its own, where that is another than the chat's, and the chat's
+    # the languages that it is read in: its own if it differs from the chat's, then the chat's
     language: str
     # whether it asks what was said at all, at the times and by the people that it names
     overview: bool = False
-    # the times that it names, each from … until, the end not included, in order of time
+    # the times that it names as half-open spans, in order of time
     spans: tuple[Span, ...]
-    # of these, those that go back to the chat's beginning or on until now: "before March", "since May", "this year"
+    # the spans that go back to the chat's beginning or up to now: "before March", "since May", "this year"
     open_spans: frozenset[Span] = frozenset()
-    # the time that it counts from an event, once that was found in the talk
+    # the time relative to an event, once that event is dated
     event: Timed | None = None
-    # what it puts in quotation marks
+    # its quoted phrases
     phrases: tuple[Verbatim, ...] = ()
     # identifiers, addresses, paths and long numbers in it
     identifiers: tuple[Verbatim, ...] = ()
@@ -76,12 +76,12 @@ def read(text: str, people: Sequence[str], earliest: datetime, now: datetime, la
     parts = {part.casefold() for person in people for part in (person, *_WORD.findall(person))}
     parts |= {part.lstrip("@") for part in parts}
     language = languages.read_in(text, language, parts)
-    exact, content, marked = exact_match.taken(text, parts | figures.written_in(text))
+    exact, content, marked = exact_match.take_out(text, parts | figures.written_in(text))
     # the words of times that count from now stay: "the camping trip last year" may be called that in the talk
     times, content = calendar.times(content, earliest, now, language, parts)
     times = times[:MAX_SPANS]
     named = names.find(content, people, language)
-    content = truncate.without(content, named.sure)
+    content = truncate.blank_out(content, named.sure)
     exact = (exact + exact_match.numbers(content))[: exact_match.MAX_PIECES]
     content = exact_match.put_back(" ".join(content.split()), marked)
     return Question(
@@ -120,7 +120,7 @@ def asks_for_all(content: str, language: str) -> bool:
 def _without_times(text: str, language: str) -> str:
     times = moments(text, calendars_of(language))
     places = [(moment.start - moment.before, moment.end + moment.after) for moment in times]
-    return " ".join(truncate.without(text, places).split())
+    return " ".join(truncate.blank_out(text, places).split())
 
 
 def read_languages() -> None:
@@ -130,12 +130,12 @@ def read_languages() -> None:
         read("?", (), now, now, language)
 
 
-def telling(text: str, language: str, most: int = MAX_TERMS) -> str:
-    """Return a text of at most `most` words: of a longer one the most telling, in their order.
+def most_specific(text: str, language: str, most: int = MAX_TERMS) -> str:
+    """Return a text of at most `most` words: the most specific ones of a longer text, in their order.
 
-    Names, numbers and identifiers come first, then long words; stop words and what was said before are left out.
+    Names, numbers and identifiers come first, then long words; stop words and repeated words are left out.
 
-    >>> telling("why does the gateway in Porto answer 502 so slowly", "english", 3)
+    >>> most_specific("why does the gateway in Porto answer 502 so slowly", "english", 3)
     'gateway Porto 502'
     """
     pieces: dict[str, tuple[int, float, str]] = {}

@@ -17,7 +17,7 @@ from schemas.settings import Settings
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """What a context is made of: `ContextParameters`, which says what each is, and what only a profile decides."""
+    """Parameters of a context: those of `ContextParameters`, documented there, and those that only a profile sets."""
 
     history_tokens: int = 800
     sessions: int = 3
@@ -38,9 +38,9 @@ class Parameters:
     # of recent talk the last three messages, what is going on and what leads to a hit is shown, by its worth; otherwise
     # all of it comes first
     history_yields: bool = True
-    # of what a session was about
+    # characters of a session's summary
     session_chars: int = 420
-    # the most memories of the sessions in scope, the user, the agent, and the organization with its passages
+    # maximum memories of the sessions in scope, the user, the agent, and the organization with its passages
     session_memories: int = MAX_COUNT
     user_memories: int = 10
     agent_memories: int = MAX_COUNT

@@ -19,7 +19,7 @@ class QueryEmbedder:
         *,
         language: str | None = None,
     ) -> None:
-        """Find what embeds into the space; with a `language` also ask whether its model can read that."""
+        """Find the embedder of the space; with a `language`, give up if its model cannot read that."""
         self.degraded: list[str] = []
         self._stopwatch = stopwatch
         self._into: tuple[EmbeddingSpace, Embedder] | None = None
@@ -34,13 +34,13 @@ class QueryEmbedder:
         if embedder is None:
             self._give_up(f"nothing here embeds into the active space {space.name}")
         elif language is not None and not reads(space.model, language):
-            # what it finds there is chance, and would stand before what words find
+            # its hits would be random, and would rank above keyword hits
             self._give_up(f"{space.model} does not know {language}")
         else:
             self._into = space, embedder
 
     def embedded(self, text: str) -> tuple[EmbeddingSpace, Vector] | None:
-        """Return the space and a text's vector in it, or None once something failed."""
+        """Return the space and a text's vector in it, or None once embedding has failed."""
         if self._into is None:
             return None
         space, embedder = self._into

@@ -1,4 +1,4 @@
-"""The question at hand and those of the query log, as messages may hold them."""
+"""Recognize the current question and those of the query log among messages."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
@@ -10,14 +10,14 @@ from operator import itemgetter
 from pipeline.text.cues import answer_types
 from pipeline.text.cues.addressing import ASKS, said, written_apart
 
-# A bot asks for a context when it has seen the message.
+# A bot asks for a context soon after it sees the message.
 ABOUT_THEN = timedelta(hours=1)
 _TIME = itemgetter(0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Questions:
-    """The question at hand, and those of the query log."""
+    """The current question, and those of the query log."""
 
     query: str
     # the same, normalized by `said`
@@ -26,9 +26,9 @@ class Questions:
     language: str
     # with their times, oldest first
     logged: Sequence[tuple[datetime, str]] = ()
-    # what may be mentioned with spaces in it, in lower case
+    # names of several words that a mention may contain, in lower case
     names: frozenset[str] = frozenset()
-    # what the asker is called; None: nobody is named
+    # the asker's name; None if nobody is named
     asker: str | None = None
     # the id of the chat's newest message
     newest: int | None = None
@@ -44,7 +44,7 @@ class Questions:
         asker: str | None = None,
         newest: int | None = None,
     ) -> "Questions":
-        """Normalize the question at hand, beside those of the log with their times; `people` are who is in the chat."""
+        """Normalize the current question and sort those of the log by time; `people` are the chat's members."""
         return cls(
             query=query,
             itself=said(query, language),
@@ -61,14 +61,14 @@ class Questions:
         return answer_types.asks(self.query, self.language) >= ASKS
 
     def may_be(self, message: int, speaker: str) -> bool:
-        """Tell whether a message that has the question's words is the question, and not what others say as well.
+        """Tell whether a message with the question's words is the question, and not something that others say as well.
 
         It is if they ask something, if the asker said it, or if it is the newest message.
         """
         return self.asks or speaker == self.asker or message == self.newest
 
     def are_logged(self, text: str, sent_at: datetime) -> bool:
-        """Tell whether the log has what a message asks for about its time."""
+        """Tell whether the log holds a message's question at about its time."""
         first = bisect_left(self.logged, sent_at - ABOUT_THEN, key=_TIME)
         last = bisect_right(self.logged, sent_at + ABOUT_THEN, key=_TIME)
         # most messages are of another time than any question, so only these few are normalized

@@ -29,9 +29,9 @@ from schemas.search import SearchQuery
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace, Vector
 
-# Questions of a chat's log that are recognized among its messages, the newest ones.
+# Newest questions of a chat's log that are recognized among its messages.
 LOGGED_QUESTIONS_READ = 200
-# Recent messages read to fill the history: more where short ones, of as many tokens each, would not fill it.
+# Recent messages read to fill the history: more if messages of this many tokens would not fill it.
 RECENT_READ, SHORT_MESSAGE_TOKENS = 60, 7
 MAX_RECENT = 1_000
 
@@ -40,16 +40,16 @@ MAX_RECENT = 1_000
 class RetrievalRequest:
     """A question to the memory of a chat."""
 
-    # the chat with what a question needs of it
+    # the chat and the data that a question needs of it
     prelude: Prelude
     text: str
     # other wordings that are searched together with it
     queries: Sequence[str] = ()
-    # of one thread only; None: of all the chat's sessions
+    # one thread only; None: all the chat's sessions
     session_key: str | None = None
-    # of one session only
+    # one session only
     session_id: int | None = None
-    # what was believed and said until then; None: until now
+    # search what was believed and said by this time; None: by now
     as_of: datetime | None = None
     # messages that may be shown
     filter: MessageFilter = field(default_factory=MessageFilter)
@@ -61,7 +61,7 @@ class RetrievalRequest:
     memory: bool = True
     # whether recent talk is read
     include_history: bool = True
-    # whether questions that were put to a bot are found as well as anything else
+    # whether questions put to a bot can be hits
     finds_questions: bool = False
     # whether memories that may not be shown are counted
     explain: bool = False
@@ -97,7 +97,7 @@ class RetrievalRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class QueryTerms:
-    """What messages are compared with for one query, the question or another."""
+    """Terms to search for one query, the question or another."""
 
     # without names and dates
     lexemes: Sequence[str]
@@ -107,7 +107,7 @@ class QueryTerms:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchTerms(QueryTerms):
-    """What messages are compared with: the question, and other queries."""
+    """Terms to search for the question and the other queries."""
 
     # pieces of the question that a message may hold verbatim
     exact: Sequence[Verbatim] = ()
@@ -156,7 +156,7 @@ def for_context(connection: Connection, query: ContextQuery, settings: Settings)
     if query.include_history and parameters.history_tokens:
         recent = min(max(RECENT_READ, parameters.history_tokens // SHORT_MESSAGE_TOKENS), MAX_RECENT)
     elif query.include_history:
-        recent = followup.LOOKED_AT
+        recent = followup.MAX_MESSAGES_READ
     loaded = prelude.read(
         connection,
         query.chat_id,
@@ -193,7 +193,7 @@ def for_search(connection: Connection, query: SearchQuery) -> RetrievalRequest:
         query.chat_id,
         None,
         [query.query, *query.queries],
-        Latest(questions=0, messages=followup.LOOKED_AT, session_key=query.session_key),
+        Latest(questions=0, messages=followup.MAX_MESSAGES_READ, session_key=query.session_key),
         of_key=query.session_key,
     )
     if loaded is None:
@@ -207,7 +207,7 @@ def for_search(connection: Connection, query: SearchQuery) -> RetrievalRequest:
         session_id=query.session_id,
         filter=_filter(connection, query, loaded.chat) if memory else MessageFilter(),
         parameters=PROFILES["balanced"],
-        # what is nearest is so at any time
+        # the nearest are wanted whenever they were sent
         weights=Weights(date=0.0) if query.mode == "similar" else Weights(),
         memory=memory,
         finds_questions=True,
@@ -215,8 +215,8 @@ def for_search(connection: Connection, query: SearchQuery) -> RetrievalRequest:
 
 
 def find_chat(connection: Connection, chat_id: str) -> Chat:
-    """Find the chat of this id, also after it got another. Raises `NotFound`."""
-    chat = chats.followed(connection, chat_id)
+    """Find the chat of this id, even if its id has changed since. Raises `NotFound`."""
+    chat = chats.get_current(connection, chat_id)
     if chat is None:
         raise _unknown(chat_id)
     return chat

@@ -35,18 +35,18 @@ _LEAD = re.compile(
     r"\b(?P<alone>prior to|before|after|following|since|during|while)) (?=\w)",
     re.IGNORECASE,
 )
-# Two people or prices stand "between", too: an event there has an article, an owner, or is something being done.
+# "Between" also joins people and prices: an event has an article, a possessive or a gerund.
 _BETWEEN = re.compile(
     r"\bbetween (?P<first>(?:(?:the|my|our|his|her|their|your|its|an?)\b|\w+ing\b|\w+['’]s\b).{2,60}?) and "
     r"(?P<second>[^?!;]{3,60}?)(?=[?!;]|[.,](?!\w)|$)",
     re.IGNORECASE,
 )
-# An event's words go on up to the end of the clause, to another question word, or to what was done it for.
+# An event's words end with the clause, before another question word, or before a purpose ("to …").
 _END = re.compile(
     r"[?!;\"“”»]|[.,](?!\w)|$|\s(?:what|who|whom|whose|which|where|how|why|when|about|regarding|did|do|does)\b"
     r"|\sto (?!the\b|our\b|my\b|[A-Z\d])"
 )
-# Times of the clock or the calendar, which are read as dates or mean every day, and words that only point.
+# Times of the clock or the calendar, which are read as dates or recur daily, and pronouns.
 _NO_EVENT = re.compile(
     rf"(?:the )?(?:\d[\d:.]*+(?:st|nd|rd|th|h|am|pm)?(?: (?:of )?(?:{_M}))?\W*$|(?:{_M})\b(?: \d.*+)?\W*$"
     r"|\d{1,2}(?::\d\d)? ?(?:h|am|pm)\b|(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|(?:this|last|next|the past)\b"
@@ -54,14 +54,14 @@ _NO_EVENT = re.compile(
     r"|first|second|third|other|week|weekend|month|year|day|night|summer|winter|spring|autumn|fall)\W*$)",
     re.IGNORECASE,
 )
-# A noun with its article, its owner, its capital or its number, or that is all there is of the event.
+# A noun with an article, a possessive, a capital or a number, or one that is the whole text.
 _NOUN = re.compile(
     r"(?i:the|my|our|his|her|their|your|its|an?|that|these|those|all|both)\s(?=\w{3})"
     r"|\w{1,40}['’]s\s\w|(?!I\b)[A-Z]\w{2,40}|\w{2,40}ing\b|\w{3,40}\sv?\d"
     r"|(?!(?i:it|i|we|you|he|she|they|there|who|what|of|in|at|on|to|for|if|is|was|and|or|not|with|by|from)\b)"
     r"[a-z]\w{3,40}(?:\s(?:of|in|at|with|to)\s.{2,60})?$"
 )
-# What was done: a clause with a verb of the past.
+# A clause with a verb in the past tense.
 _PAST = re.compile(
     r"\w{1,40}(?:['’]s)?(?:\s\w{1,40}){0,5}?\s(?:\w{1,40}ed|was|were|had|came|went|left|got|met|broke|began|became|bought"
     r"|sold|found|lost|made|took|gave|told|said|saw|started|ran|fell|flew|drove|built|sent|won|quit|hurt|ate|spoke|paid"
@@ -74,15 +74,15 @@ _NAMES_THE_WORD = re.compile(
     r"\b(?:the|an?|this|that|my|our|your|each|every|before and|no)\s\Z", re.IGNORECASE
 )
 _LEAD_CHARS = 16
-# Verbs that "after" belongs to.
+# Verbs that take "after": "look after", "named after".
 _VERB = re.compile(r"\b(?:look(?:s|ed|ing)?|named?|take[sn]?|took|ask(?:s|ed)?)\s*$", re.IGNORECASE)
-# It asks how far apart two times are, not for what was said then.
+# Asks how far apart two times are, not what was said then.
 _LENGTH = re.compile(
     r"\bhow (?:long|many (?:days|weeks|months|years)|much time)(?: \w+){0,3} (?:before|after|since|between|prior)\b",
     re.IGNORECASE,
 )
 _BEFORE_A_MARK = re.compile(r"(?<!\s)\s++(?=[?!.,;])")
-# An event said in fewer letters is none.
+# A shorter text is not an event.
 _SHORTEST = 4
 # The first words that an event may follow are each tried, up to this number: the text after them is read to its end.
 _LEADS_TRIED = 16
@@ -93,11 +93,11 @@ class Mention:
     """An event that a question names, and its relation to the time that is asked about."""
 
     relation: Relation
-    # what it says of the event; two for `between`
+    # the description of the event; two for `between`
     events: tuple[str, ...]
     # within this many days of it, where the question says so
     days: int | None = None
-    # its words in the question, and the question without them
+    # the mention's words in the question, and the question without them
     text: str
     rest: str
 
@@ -169,7 +169,7 @@ def _mention(
 
 
 def _names_event(event: str, lead: str) -> bool:
-    """Tell whether an English text names an event: by a noun, or by what was done; "while" has the latter only."""
+    """Tell whether an English text names an event: by a noun or a past action; after "while" only by an action."""
     if lead == "while":
         return bool(_PAST.match(event) or _GERUND.match(event))
     return bool(_NOUN.match(event) or _PAST.match(event))

@@ -1,4 +1,4 @@
-"""Prefer what was said at a time that a question counts from an event, given the event's dates."""
+"""Prefer messages of a time that a question gives relative to an event, given the event's dates."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -8,8 +8,8 @@ from pipeline.recall.ask.temporal_anchor import Mention
 from pipeline.text.calendars.calendar import written
 from pipeline.text.calendars.spans import midnight
 
-# Outside the time asked for, the preference halves after this many days. What was before an event may be long before;
-# what came after it, soon after; its own days are known but for a few; and nothing on the wrong side of it was meant.
+# Outside the time asked for, the preference halves after this many days: slowly before an event, faster after it, in
+# a few days around it, and at once on the wrong side of it.
 FADES_BEFORE = 30.0
 FADES_AFTER = 10.0
 FADES_AROUND = 3.0
@@ -49,7 +49,7 @@ class Timed:
 
     @property
     def label(self) -> str:
-        """Describe it for people, as in `before the trip: 3 May 2026, said by Ana`."""
+        """Describe the time for people, as in `before the trip: 3 May 2026, said by Ana`."""
         parts = (
             f"{written(event.start.date())}{_until(event)}, said by {event.speaker}"
             + ("" if event.start.date() == event.said_at.date() else f" on {written(event.said_at.date())}")
@@ -59,7 +59,7 @@ class Timed:
 
 
 def timed(mentioned: Mention, dates: tuple[EventDate, ...]) -> Timed:
-    """Return what the question prefers, given its events' dates in the order of `mentioned.events`."""
+    """Return the time that the question prefers, given its events' dates in the order of `mentioned.events`."""
     first = dates[0]
     before, after = FADES_ACROSS, FADES_ACROSS
     days = timedelta(days=mentioned.days or 0)

@@ -1,9 +1,9 @@
-"""What each feature of a message weighs."""
+"""The weight of each feature of a message."""
 
 from dataclasses import dataclass
 
 OTHER_QUERY_WEIGHT = 0.8
-"""What a match with another query counts, where one with the question counts 1."""
+"""Weight of a match with another query, where a match with the question counts 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +18,7 @@ class Weights:
     words: float = 0.74
     # cosine of the message itself, as its share of the best
     meaning: float = 0.36
-    # the best of that in its session
+    # the best `meaning` in its session
     session: float = 0.68
     # the share of the question's words that occur in its session, squared: all of them seldom meet by chance
     session_words: float = 0.14
@@ -28,13 +28,13 @@ class Weights:
     named: float = 0.4
     # a question seldom holds the answer: the share of the message that does not ask
     tells: float = 0.06
-    # what answers somebody else's question often is the answer: how well that question matches this one
+    # a reply to somebody else's question often is the answer: how well that question matches this one
     answers: float = 0.22
-    # asked when, this message says when
+    # the question asks when, and this message names a time
     when: float = 0.26
-    # asked how many, how long or how much, this message holds a number
+    # the question asks how many, how long or how much, and this message holds a number
     number: float = 0.3
-    # asked how things stand now, the newest counts most
+    # the question asks how things stand now: the newest counts most
     latest: float = 0.25
     # the asker's affinity to those who spoke in its session
     affinity: float = 0.4

@@ -1,1 +1,1 @@
-"""What deserves a place: lines in order of worth, with the reason for the rest (pure)."""
+"""Choose the lines of a context in order of worth, and give the reason for leaving out the rest (pure)."""

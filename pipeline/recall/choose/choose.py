@@ -1,10 +1,10 @@
-"""Choose what deserves a place in a context, in order of worth, with the reason for the rest. Pure."""
+"""Choose the lines of a context in order of worth, with the reason for leaving out the rest. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pipeline.recall.ask.ask import Ask
-from pipeline.recall.ask.followup import JUST_NOW
+from pipeline.recall.ask.followup import FOLLOWUP_WINDOW
 from pipeline.recall.choose import known, recent, summaries, worth
 from pipeline.recall.choose.line import Frame, Line, Style
 from pipeline.recall.choose.posted_question import PostedQuestion
@@ -19,12 +19,12 @@ from schemas.payloads import ContextQuery
 from schemas.sessions import Message
 
 HISTORY_SHARE = 0.4
-"""The most of the budget that recent talk takes."""
+"""Maximum share of the budget for recent talk."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """The lines that deserve a place, what their blocks have around them, and why all else has none."""
+    """The lines worth showing, the frames of their blocks, and what was left out with the reason."""
 
     lines: Sequence[Line]
     frames: Mapping[BlockKind, Frame]
@@ -40,12 +40,12 @@ def choose(
     wording: Wording,
     count: Count,
 ) -> Chosen:
-    """Choose lines from all that was found; `recent_talk` are the latest messages, newest first."""
+    """Choose lines from all results; `recent_talk` are the latest messages, newest first."""
     request, brief = prepared.request, prepared.brief
     parameters, language = request.parameters, request.chat.language
     now = request.as_of or request.prelude.now
     searched = results.retrieved is not None
-    # long texts are excerpted about the question in all its wordings, with the words of recent talk that it leans on
+    # excerpts of long texts are about the question in all its wordings, completed by recent talk
     wanted = Wanted.of(" ".join((query.query, *query.queries, *brief)), language)
     style = Style(zone=prepared.zone, wording=wording, wanted=wanted, count=count)
 
@@ -55,12 +55,12 @@ def choose(
     # have, would set the scale.
     least = limit if prepared.question.language == language else 0.0
     ranked = results.ranked
-    values = dict(zip((hit.candidate.id for hit in ranked), worth.of_messages(ranked), strict=True))
+    values = dict(zip((hit.candidate.id for hit in ranked), worth.message_worths(ranked), strict=True))
     reach, base = len(recent_talk), 1.0
     if parameters.history_yields and searched:
-        best = {hit.candidate.id for hit in ranked[: recent.BEST]}
-        since = now - (JUST_NOW if brief else recent.GOING_ON)
-        reach, base = recent.reach(recent_talk, best, since), recent.BASE
+        best = {hit.candidate.id for hit in ranked[: recent.TOP_HITS]}
+        since = now - (FOLLOWUP_WINDOW if brief else recent.ONGOING_WINDOW)
+        reach, base = recent.reach(recent_talk, best, since), recent.RECENT_WORTH
     latest = recent_talk if query.fill else recent_talk[:reach]
     worths = recent.worths(latest, values, base, reach)
     offered: list[Line | Dropped] = [*recent.lines(latest, worths, style)]
@@ -77,7 +77,7 @@ def choose(
     session_of = {hit.candidate.id: hit.candidate.session for hit in results.ranked}
     opened = {session_of[message] for message in messages if message in session_of}
     offered += summaries.weeks(results.weeks, parameters, wording)
-    offered += summaries.of_time(results.overview, parameters, style)
+    offered += summaries.overview(results.overview, parameters, style)
     if not results.fell_back:
         fitting = {session.id for session in results.narrowing.chosen} if results.narrowing else set[int]()
         offered += summaries.choose(results.sessions, fitting, opened, parameters, style)

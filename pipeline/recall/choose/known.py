@@ -1,4 +1,4 @@
-"""Choose the memories and passages of documents that have to do with the question. Pure."""
+"""Choose the memories and document passages that are relevant to the question. Pure."""
 
 import re
 from collections import Counter
@@ -18,11 +18,11 @@ from pipeline.text.excerpt import Wanted
 from pipeline.text.sentences import words
 from schemas.context import Dropped, DropReason
 
-# The budget divided by `SHARES` is the most tokens of a statement or passage, and none is cut to less than the others:
-# a few words of a statement say nothing, and a short passage says most as a whole.
+# A statement or passage takes at most the budget divided by `SHARES`, and is not cut below these tokens: a few words of
+# a statement say nothing, and a short passage says most as a whole.
 SHARES, LEAST, PASSAGE_LEAST = 4, 24, 128
 ANSWERED = " → "
-"""What stands between a question and its answer, in every language."""
+"""Separates a question from its answer, in every language."""
 # First-person pronouns, by language.
 _PRONOUNS = (
     "i|me|my|mine|myself|i'm|i've|i'd|i'll",
@@ -36,9 +36,9 @@ _PRONOUNS = (
 _FIRST_PERSON = re.compile(rf"\b(?:{'|'.join(_PRONOUNS)})\b", re.IGNORECASE)
 
 
-# What is shown whatever the question is worth this: a session's own memories, which are its history, an agent's
-# character, and what is known of an asker who asks about themselves.
-ALWAYS = 0.7
+# Worth of memories shown whatever the question: a session's own, which are its history, an agent's persona, and those
+# about an asker who asks about themselves.
+ALWAYS_SHOWN_WORTH = 0.7
 
 
 def valued(
@@ -53,8 +53,8 @@ def valued(
         is_passage = memory.type == "document"
         of_person = (about_asker and memory.of_asker) or (not wordings[0].terms and memory.is_named)
         always = memory.scope == "session" or memory.type == "persona" or (of_person and not is_passage)
-        value = max(worth.of_text(memory.content, memory.cosine, wanted) for wanted in wordings)
-        yield memory, max(value, ALWAYS if always or memory.linked_to else 0.0)
+        value = max(worth.text_worth(memory.content, memory.cosine, wanted) for wanted in wordings)
+        yield memory, max(value, ALWAYS_SHOWN_WORTH if always or memory.linked_to else 0.0)
 
 
 def choose(
@@ -66,7 +66,7 @@ def choose(
 ) -> Iterator[Line | Dropped]:
     """Choose memories, given best first with what each is worth, and say why the others are left out.
 
-    `messages` are the texts of the messages that are chosen, by id: a memory that one of them says is not told twice.
+    `messages` are the texts of the chosen messages, by id: a memory that one of them states is not shown as well.
     """
     counts: Counter[str] = Counter()
     shown: dict[str, dict[int, list[Bag]]] = {"memory": {}, "document": {}}
@@ -93,9 +93,9 @@ def choose(
             yield dropped(memory, "below_minimum", f"worth {value:.2f}, below {limit:g}")
         elif kind == "memory" and not messages.keys().isdisjoint(memory.evidence):
             yield dropped(memory, "duplicate", "a message that says it is shown")
-        elif kind == "memory" and duplicates.is_said(bag, message_bags()):
+        elif kind == "memory" and duplicates.is_repeated(bag, message_bags()):
             yield dropped(memory, "duplicate", "says the same as a message that is shown")
-        elif duplicates.is_said(bag, shown[kind]):
+        elif duplicates.is_repeated(bag, shown[kind]):
             better = "passage" if kind == "document" else "memory"
             yield dropped(memory, "duplicate", f"says the same as a better {better}")
         elif counts[kind] >= most:
@@ -118,9 +118,9 @@ class Writer:
     style: Style
 
     def line(self, memory: RetrievedMemory, worth: float, place: int) -> Line:
-        """Write a statement with whom it is about and when it holds, or a passage as `Doc <id>/Chunk <n>`.
+        """Write a statement with its subject and when it holds, or a passage as `Doc <id>/Chunk <n>`.
 
-        A passage of several lines stands below that, indented: none of them can pass for another memory.
+        A passage of several lines is indented below its head, so that no line can pass for another memory.
         """
         content, is_passage = memory.content, memory.type == "document"
         if is_passage:
@@ -152,7 +152,7 @@ class Writer:
         )
 
     def _origin(self, memory: RetrievedMemory) -> Iterator[str]:
-        """Yield about whom a memory is, when it holds, and from which other chat it is."""
+        """Yield the person a memory is about, when it holds, and the other chat it comes from."""
         wording, zone = self.style.wording, self.style.zone
         name = memory.about or (self.asker if memory.scope == "user" and memory.of_asker else "")
         yield display_name(name or "") or wording.scopes.get(memory.scope, memory.scope)
@@ -171,5 +171,5 @@ class Writer:
 
 
 def _bag_of(text: str) -> Bag:
-    """Return the words of a text, each once, as statements are compared by."""
+    """Return the distinct words of a text, for comparing statements."""
     return Bag(text, frozenset(words(text.casefold())))

@@ -1,4 +1,4 @@
-"""One line that a context may show, how it is written, and what its block has around it."""
+"""One line that a context may show, its style, and the frame of its block."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,24 +16,24 @@ class Line(NamedTuple):
     """One line that a context may show."""
 
     block: BlockKind
-    # of the item that it becomes, as are the last four: see `ContextItem`
+    # fields of the resulting `ContextItem`, as are the last four
     kind: ItemKind
     id: str
     reason: str
-    # what it is worth (`pipeline.recall.choose.worth`): lines take their tokens in this order, whatever their block
+    # see `pipeline.recall.choose.worth`: lines take their tokens in this order, whatever their block
     worth: float
-    # the place in the block, which is that of time
+    # the position in the block, in order of time
     place: tuple[object, ...]
     # writes its text within a number of tokens
     write: Callable[[int], str]
     # it may take one in `shares` of the budget, and is never cut below `least` tokens
     shares: int = 1
     least: int = 0
-    # lines of one group, next to each other, are under one heading
+    # adjacent lines of one group share a heading
     group: str = ""
-    # the place of what was said right before, if that is known; an ellipsis marks what is left out between
+    # the place of the message right before, if known; an ellipsis marks a gap
     follows: tuple[object, ...] | None = None
-    # whether it may be cut to what is left, so that its block is not empty
+    # whether it may be cut to the remaining tokens, so that its block is not empty
     may_be_cut: bool = False
     at: datetime | None = None
     speaker: str | None = None
@@ -41,7 +41,7 @@ class Line(NamedTuple):
     score: float | None = None
 
     def item(self, text: str) -> ContextItem:
-        """Return the item that it is, shown as this text."""
+        """Return the line as a context item with this text."""
         return ContextItem(
             kind=self.kind,
             id=self.id,
@@ -61,22 +61,22 @@ class Style:
     # of the chat
     zone: tzinfo
     wording: Wording
-    # what long texts are excerpted about
+    # the words that excerpts of long texts are about
     wanted: Wanted
     count: Count
 
     def excerpt(self, head: str, text: str, tokens: int, *, least: int = 1, in_lines: bool = False) -> str:
         """Return the part of a text about the question that fits within `tokens` after a head, or within `least`."""
         room = max(tokens - self.count(head), least)
-        return excerpt.shown(text, self.wanted, room, self.count, in_lines=in_lines)
+        return excerpt.displayed(text, self.wanted, room, self.count, in_lines=in_lines)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """What a block has around its lines."""
+    """The heading and the limits of a block."""
 
     heading: str
-    # most tokens that the block may take, its heading included, and its most of the budget
+    # maximum tokens of the block with its heading, and its maximum share of the budget
     cap: int | None = None
     share: float = 1.0
     # without gaps: the block ends at the first line that does not fit

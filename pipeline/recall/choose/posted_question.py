@@ -13,7 +13,7 @@ from schemas.sessions import Message
 
 @dataclass(frozen=True)
 class PostedQuestion:
-    """The question as a message may hold it, also with a mention of the bot; an equal answer of others is not it."""
+    """The question as a message, with or without a mention of the bot; the same words from others are not it."""
 
     questions: Questions
     results: Ranked
@@ -26,13 +26,13 @@ class PostedQuestion:
         return cls(questions, results)
 
     def is_found(self, candidate: Candidate) -> bool:
-        """Tell whether a message that was found is the question, or the same one asked before."""
+        """Tell whether a hit is the question, or the same one asked before."""
         return self.questions.may_be(candidate.id, candidate.speaker) and self._has_its_words(candidate.text)
 
     def is_recent(self, message: Message) -> bool:
         """Tell whether one of the latest messages is the question, or the same one asked before.
 
-        Of what the asker said that asks nothing only the last may be it: a “yes” to something else stays an answer.
+        If it asks nothing, only the last message can be it: an earlier “yes” of the asker stays an answer.
         """
         return (self.questions.asks or message.id in self._last) and self._has_its_words(message.content)
 

@@ -1,4 +1,4 @@
-"""Choose the latest messages of a chat that come before what is found. Pure."""
+"""Choose the latest messages of a chat that are shown before the hits. Pure."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -7,21 +7,21 @@ from pipeline.recall.choose.line import Line, Style
 from pipeline.recall.choose.speech import head_of
 from schemas.sessions import Message
 
-# The parts of the budget that the newest message may take, and any other; none is cut to less than the third.
+# The newest message takes up to a fifth of the budget, any other a tenth; none is cut below `LEAST` tokens.
 NEWEST_SHARES, OTHER_SHARES, LEAST = 5, 10, 24
-# The latest messages may be shown whatever the question, so that a bot knows what is going on: this many, and what was
-# said within this time. They take their tokens by `BASE`, behind the best hits.
-KEPT, GOING_ON = 3, timedelta(minutes=10)
-# Most irrelevant messages between two relevant ones.
+# The latest messages are shown whatever the question, so that a bot knows what is going on: this many, and those sent
+# within this time. Their worth is `RECENT_WORTH`, behind the best hits.
+MIN_MESSAGES, ONGOING_WINDOW = 3, timedelta(minutes=10)
+# Maximum number of irrelevant messages between two relevant ones.
 MAX_GAP = 3
 # Recent talk is relevant if it contains one of this many top hits.
-BEST = 10
-BASE = 0.8
-"""What a recent message is worth that has nothing to do with the question."""
+TOP_HITS = 10
+RECENT_WORTH = 0.8
+"""Worth of a recent message that has nothing to do with the question."""
 
 
 def lines(recent: Sequence[Message], worth: Sequence[float], style: Style) -> Iterator[Line]:
-    """Write the latest messages, newest first, each with what it is worth: the older, the less."""
+    """Write the latest messages as lines, newest first, each with its worth: the older, the less."""
     for number, (message, value) in enumerate(zip(recent, worth, strict=True)):
         answered = message.answered
         above = recent[number + 1] if number + 1 < len(recent) else None
@@ -52,11 +52,11 @@ def lines(recent: Sequence[Message], worth: Sequence[float], style: Style) -> It
 
 
 def reach(recent: Sequence[Message], best: Collection[int], since: datetime) -> int:
-    """Return how many of the latest messages are shown before what is found; `recent` is newest first.
+    """Return how many of the latest messages are shown before the hits; `recent` is newest first.
 
-    The last `KEPT`, those said `since` a time, and as far back as they are among the `best` that were found.
+    The last `MIN_MESSAGES`, those said `since` a time, and as far back as they are among the `best` that were found.
     """
-    number = min(KEPT, len(recent))
+    number = min(MIN_MESSAGES, len(recent))
     for place, message in enumerate(recent[number:], start=number):
         if place - number >= MAX_GAP:
             break
@@ -66,7 +66,7 @@ def reach(recent: Sequence[Message], best: Collection[int], since: datetime) -> 
 
 
 def worths(recent: Sequence[Message], worth: Mapping[int, float], base: float, reach: int) -> list[float]:
-    """Return what each of the latest messages is worth, newest first, so that there is no gap between those shown.
+    """Return the worth of each of the latest messages, newest first, such that the shown ones have no gap.
 
     As much as it is to the question, at least `base`, and no less than an older one, which it leads to.
     """

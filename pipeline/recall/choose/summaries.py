@@ -1,4 +1,4 @@
-"""Choose the summaries that stand alone, and sessions that are related to those of which something is shown. Pure."""
+"""Choose summaries shown without messages, and sessions related to those shown. Pure."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import timedelta
@@ -13,14 +13,14 @@ from pipeline.text import truncate
 from schemas.context import BlockKind, Dropped, DropReason
 
 RELATED_WORTH = 0.2
-"""What a related session is worth: it comes behind whatever is about the question itself."""
+"""Worth of a related session: less than anything about the question itself."""
 
 MAX_PEOPLE = 6
-"""Names over the quotations of a session."""
+"""Names shown above the quotations of a session."""
 MAX_QUOTATIONS = 2
 """Lines of a session that is summarized by quotations."""
 RELATED_CHARS = 80
-"""Of what it was about."""
+"""Characters of a related session's summary."""
 
 
 def choose(
@@ -32,8 +32,7 @@ def choose(
 ) -> Iterator[Line | Dropped]:
     """Choose sessions, given best first, and say why the others are left out.
 
-    A summary stands alone only where its session is `fitting` by itself and none of its messages is shown, which are
-    those `opened`.
+    A summary is shown only if its session is `fitting` by itself and not `opened`: none of its messages is shown.
     """
 
     def dropped(session: RetrievedSession, reason: DropReason, detail: str) -> Dropped:
@@ -51,8 +50,8 @@ def choose(
             yield _line("exchanges", session, LIMIT, parameters.session_chars, reason, style)
 
 
-def of_time(sessions: Sequence[RetrievedSession], parameters: Parameters, style: Style) -> Iterator[Line]:
-    """Choose the sessions of a time that the question asks to sum up, in order; they come before all else."""
+def overview(sessions: Sequence[RetrievedSession], parameters: Parameters, style: Style) -> Iterator[Line]:
+    """Choose all sessions of the time that the question asks to sum up, in order; they come before all else."""
     for number, session in enumerate(sessions):
         if session.summary:
             reason = f"session {session.id} is of the time that the question asks about"
@@ -105,7 +104,7 @@ def _line(
     window = style.wording.window(session.started_at, session.ended_at, style.zone)
     text = f"- {window}: {truncate.shortened(truncate.one_line(session.summary or ''), chars)}"
     if not session.is_described:
-        text = "\n  ".join([" · ".join([f"- {window}", *_about(session)]), *_quotations(session, chars)])
+        text = "\n  ".join([" · ".join([f"- {window}", *_labels(session)]), *_quotations(session, chars)])
     return Line(
         block=block,
         kind="session",
@@ -119,8 +118,8 @@ def _line(
     )
 
 
-def _about(session: RetrievedSession) -> Iterator[str]:
-    """Yield who talked in a session and, where that is known, about what."""
+def _labels(session: RetrievedSession) -> Iterator[str]:
+    """Yield the participants of a session and, if known, its topics."""
     people = [display_name(name) for name in session.participants]
     if len(people) > MAX_PEOPLE:
         people[MAX_PEOPLE:] = [truncate.ELLIPSIS]
@@ -130,9 +129,9 @@ def _about(session: RetrievedSession) -> Iterator[str]:
 
 
 def _quotations(session: RetrievedSession, chars: int) -> list[str]:
-    """Return the one or two lines of a quoting summary that have most of its topics, in order, within `chars`."""
+    """Return the one or two lines of an extractive summary with most of its topics, in order, within `chars`."""
     summary = session.summary or ""
-    # one of earlier versions is of one line
+    # a summary by an earlier version is a single line
     lines = [truncate.one_line(line) for line in summary.splitlines()[1:]]
     lines = lines or [truncate.shortened(truncate.one_line(summary), chars)]
     low = [line.casefold() for line in lines]

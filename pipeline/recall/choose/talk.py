@@ -1,4 +1,4 @@
-"""Choose the earlier talk that deserves a place: messages with their neighbours, under the headings of their sessions.
+"""Choose the earlier messages worth showing, with their neighbours, under the headings of their sessions.
 
 Pure.
 """
@@ -19,14 +19,14 @@ from pipeline.text import duplicates, truncate
 from pipeline.text.duplicates import Bag
 from schemas.context import Dropped, DropReason
 
-# The budget divided by the first number is the most tokens of a message, fewer for a neighbour; of a longer one the
-# part that the question is about is shown. No message is cut to less than the second number.
+# A message takes at most the budget divided by the first number, fewer for a neighbour; a longer one is excerpted about
+# the question. No message is cut below the second number of tokens.
 MATCH_SHARES, MATCH_LEAST = 5, 64
 BESIDE_SHARES, BESIDE_LEAST = 10, 32
 BESIDE_WORTH = 0.7
-"""What a neighbour is worth of what the message is worth that it stands beside."""
+"""Worth of a neighbour, as a share of the worth of the message beside it."""
 AS_EARLIER = 0.99
-"""What a message of recent talk is worth among earlier talk, where it stands if recent talk has no room for it."""
+"""Share of its worth that a recent message keeps among earlier talk, where it goes if recent talk has no room."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class Talk:
     def line(
         self, candidate: Candidate, worth: float, reason: str, *, score: float | None, is_below: bool = False
     ) -> Line:
-        """Write a message on a line, with the message that it answers, unless that is the line above: `is_below`."""
+        """Write a message as a line, quoting the message that it answers unless that is the line above (`is_below`)."""
         before, answered = self.by_place.get((candidate.session, candidate.place - 1)), candidate.answered
         if is_below and before and answered and before.id == answered.id:
             answered = None
@@ -95,7 +95,7 @@ class Talk:
         )
 
     def _place(self, candidate: Candidate) -> tuple[object, ...]:
-        """Return the place among all messages: sessions by their beginning, each whole."""
+        """Return the position among all messages: sessions by their start, each kept together."""
         began = self.times[candidate.session][0] if candidate.session else candidate.sent_at
         return (began, candidate.session, candidate.sent_at, candidate.place)
 
@@ -135,7 +135,7 @@ def choose_messages(
     recognizes the question itself.
     """
     chosen: dict[int, tuple[int, float]] = {}
-    # what is shown elsewhere or said already is not shown beside a match either
+    # messages shown elsewhere, and repetitions, are not shown as neighbours either
     elsewhere = set(recent)
     chosen_bags: dict[int, list[Bag]] = {}
     of_session: Counter[int] = Counter()
@@ -160,7 +160,7 @@ def choose_messages(
             yield dropped(hit, "cap", f"more than {parameters.messages_per_session} of one session")
         elif len(chosen) >= parameters.messages:
             yield dropped(hit, "cap", f"at most {parameters.messages} messages")
-        elif duplicates.is_said(
+        elif duplicates.is_repeated(
             bag := Bag(candidate.text, frozenset(candidate.text.casefold().split())), chosen_bags
         ):
             elsewhere.add(candidate.id)
@@ -187,7 +187,7 @@ def choose_messages(
 
 
 def _is_unlike(hit: Scored, scale: Scale, minimum: float) -> bool:
-    """Tell whether a message is less similar to the question than it must be; what it quotes needs no similarity."""
+    """Tell whether a message is not similar enough to the question; an exact match needs no similarity."""
     similarity = scale.similarity(hit.candidate.best_cosine) if minimum else None
     quoted = hit.parts.get("phrase", 0.0) > 0 or hit.parts.get("exact", 0.0) > 0
     return similarity is not None and similarity < minimum and not quoted

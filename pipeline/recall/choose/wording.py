@@ -13,7 +13,7 @@ class Wording:
     """The wording of one language: its `wording.toml`."""
 
     language: str
-    # what tells the model how to read the rest
+    # instructions to the model on how to read the rest
     guardrails: str
     # the headings of the blocks; of earlier talk there are two: as usual, and where no session fits
     documents: str
@@ -31,7 +31,7 @@ class Wording:
     # {speaker} and whom they answer, {answered}; with {said}, the beginning of the answered message
     answering: str
     quoting: str
-    # {speaker} and whose words they pass on: nobody knows, or {author}
+    # {speaker} forwards the words of an unknown author, or of {author}
     forwarded: str
     forwarded_from: str
     # when a statement holds, with {day}: from a day in the past, from one to come, until one, on one only
@@ -39,7 +39,7 @@ class Wording:
     starting: str
     until: str
     on: str
-    # what a statement belongs to that is about nobody by name
+    # labels of statements that are about nobody by name, by scope
     scopes: dict[str, str]
     # a day: {day}, {month}, {year}; with its {weekday}, as a heading; and with a time of day, {clock}
     day_form: str
@@ -47,7 +47,7 @@ class Wording:
     moment_form: str
     months: tuple[str, ...]
     weekdays: tuple[str, ...]
-    # the first of a month, where it is no plain number
+    # the first of a month, if not written as a plain number
     first: str = "1"
 
     def day(self, at: date) -> str:

@@ -1,4 +1,4 @@
-"""How much of the budget something deserves: from 0 to 1, on one scale for all that a context may show. Pure.
+"""Rate from 0 to 1 how much anything that a context may show is worth its tokens. Pure.
 
 Below `LIMIT` nothing is shown. It was chosen on the fitted chats, at a budget of 2,000 tokens: there 10.4 % of what is
 shown is evidence or stands within two messages of it, in 1,243 tokens with 95.1 % of the answers; with 0.5 it is
@@ -11,8 +11,8 @@ from pipeline.recall.rank.ranked import Scored
 from pipeline.text.excerpt import Wanted
 
 LIMIT = 0.45
-"""What is worth less is not shown."""
-# Messages whose mean score is worth 1: the best alone may be chance.
+"""Minimum worth to be shown."""
+# The mean score of this many best messages is worth 1: the best alone may be chance.
 _BEST = 3
 # Unrelated texts have lower cosines with any embedding model, as spaces are calibrated: `pipeline.clients.calibration`.
 _UNRELATED = 0.2
@@ -22,7 +22,7 @@ _SURE = ("phrase", "exact", "date", "named")
 """Parts of a score that tie a message to the question without a word or meaning in common."""
 
 
-def of_messages(ranked: Sequence[Scored]) -> list[float]:
+def message_worths(ranked: Sequence[Scored]) -> list[float]:
     """Return what ranked messages are worth: the score as a share of the mean of the best three.
 
     All are worth nothing if none of these three holds a word of the question, is like it, or is where it points to.
@@ -36,7 +36,7 @@ def of_messages(ranked: Sequence[Scored]) -> list[float]:
     return [min(score / mean, 1.0) if mean > 0 else 0.0 for score in scores]
 
 
-def of_text(text: str, cosine: float | None, wanted: Wanted) -> float:
+def text_worth(text: str, cosine: float | None, wanted: Wanted) -> float:
     """Return what a memory or passage is worth: half the share of the question's words in it, plus its cosine.
 
     On a scale on which `_RELATED` is worth `LIMIT`. Without a vector its words alone decide.

@@ -1,1 +1,1 @@
-"""What may answer: from an `Ask` to candidates, sessions, memories and passages."""
+"""Find candidates, sessions, memories and passages for an `Ask`."""

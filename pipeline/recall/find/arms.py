@@ -1,8 +1,8 @@
-"""Search for the messages that a question may mean, arm by arm.
+"""Search for candidate messages, arm by arm.
 
-The arms are the best by words, the best by vector, what holds a piece of the question verbatim, what was said at the
-times that it names, the best of those whom it names, the newest where it asks for these, the best of the sessions that
-fit, and in a large chat the nearest of the sessions of the asker's people.
+The arms are the best by words, the best by vector, messages with a verbatim piece of the question, messages of the
+times that it names, the best by or about people whom it names, the newest if it asks for these, the best of fitting
+sessions, and in a large chat the nearest from sessions of people close to the asker.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from pipeline.store.search.session_search import SessionLimits
 
 
 class ArmLimits(NamedTuple):
-    """The most that the arms find in a chat: more in a large one, where more is like the answer, and in a small one."""
+    """Limits of the arms in a chat: higher in a large one, where more resembles the answer, and in a small one."""
 
     # messages that the arms of words and vectors find
     best: int
@@ -31,30 +31,30 @@ class ArmLimits(NamedTuple):
 
 SMALL, LARGE = 400, 20_000
 """Messages below which a chat is small, so that nearly all of it is ranked, and from which on it is large."""
-# By the messages that a chat has at least, the largest first.
+# By a chat's minimum number of messages, the largest first.
 LIMITS: Mapping[int, ArmLimits] = {
     LARGE: ArmLimits(50, SessionLimits(read=1500, nearest=150, looked_into=16, messages=12)),
     5_000: ArmLimits(50, SessionLimits(read=1000, nearest=150, looked_into=12, messages=12)),
     SMALL: ArmLimits(35, SessionLimits(read=500, nearest=75, looked_into=8, messages=8)),
     0: ArmLimits(150, SessionLimits(read=500, nearest=75, looked_into=8, messages=8)),
 }
-# In a large chat, where the asker's affinity to others is known: less of what anybody says, more of what was said among
-# the asker's people.
+# In a large chat, if the asker's affinity to others is known: fewer messages by anybody, more from sessions of people
+# close to the asker.
 AMONG_PEOPLE = ArmLimits(
     30, replace(LIMITS[LARGE].sessions, looked_into=12, close_sessions=100, close_messages=60)
 )
-# Messages that the arms of words and vectors find where half of what they found first are asides.
+# Messages that the arms of words and vectors find if half of the first search's hits are asides.
 BEHIND_ASIDES = 400
 # Messages that each other arm finds.
 CANDIDATES_PER_SIDE_ARM = 30
 # Number of nearest messages in which those of somebody named are looked for.
 NAMED_WITHIN = 3000
-# Of each time that a question names, messages that are looked at.
+# Messages read of each time that a question names.
 TIME_READ = 2000
-# Messages with the words of a phrase or an identifier that are read for it …
+# Messages with the words of a phrase or an identifier that are checked for it …
 VERBATIM_READ = 1000
-# … and the newest messages that are read if it is in none of them. All such pieces of a query share both limits, so
-# that eight take hardly longer than one.
+# … and the newest messages that are read if none of them contains it. All pieces of a query share both limits, so that
+# eight take hardly longer than one.
 VERBATIM_SCANNED = 20_000
 
 
@@ -70,13 +70,13 @@ def search_question(connection: Connection, request: RetrievalRequest, terms: Se
     limits = limits_of(request)
     if not request.filter.is_open_before:
         return _search(connection, request, terms, limits.best, terms.memories)
-    # all search whatever the filter says but for what is too late, which is left out afterwards
+    # the arms ignore an upper time limit; later messages are left out afterwards
     asked = _asked(request, terms)
     return _search(connection, request, terms, limits.best, terms.memories, limits.sessions, asked)
 
 
 def _asked(request: RetrievalRequest, terms: SearchTerms) -> Asked:
-    """Return what else a question says: times, people, that it wants the newest, pieces to be found verbatim."""
+    """Return the times, people and verbatim pieces of a question, and whether it wants the newest."""
     pieces = [piece.text for piece in terms.exact] if request.filter.is_open else []
     names = bool(terms.speakers or terms.named)
     if not (pieces or terms.spans or names or terms.newest):
@@ -110,7 +110,7 @@ def _search(
         query.lexemes,
         query.embedded,
         limit=limit,
-        # messages that a filter leaves out are no candidates
+        # sessions could bring messages that a filter leaves out
         sessions=sessions or replace(limits_of(request).sessions, looked_into=0, close_sessions=0),
         asked=asked,
         memories=memories,
@@ -193,7 +193,7 @@ def search_exact(
 
 
 def _shares(terms: SearchTerms, limit: int) -> list[tuple[QueryTerms, int]]:
-    """Return each query with the candidates of one arm that it may bring: all others together as many as the question.
+    """Return each query with its limit of candidates per arm: all others together get as many as the question.
 
     More would take longer to rank, for each query all candidates.
     """

@@ -1,4 +1,4 @@
-"""Mark asides, which share a question's words and answer none: questions put to a bot, and answers that say nothing."""
+"""Mark asides, which share a question's words without answering it: questions put to a bot, and empty answers."""
 
 from collections.abc import Collection, Sequence
 from itertools import groupby
@@ -9,16 +9,16 @@ from pipeline.recall.find.candidate import Candidate, QueryMatch
 from pipeline.text.cues.addressing import ASKS, called_bots, is_put_to_a_bot, names_of, repeats
 
 
-def marked(ordered: Sequence[Candidate], questions: Questions) -> list[Candidate]:
-    """Mark the asides among candidates, which are in the order of their sessions; an aside has no meaning of its own.
+def mark(ordered: Sequence[Candidate], questions: Questions) -> list[Candidate]:
+    """Mark the asides among candidates, which are in order of session; an aside loses its cosine.
 
     A question that was answered keeps its words, for the answer after it. If only the log says that it was put to a
     bot, it is no aside.
     """
     language = questions.language
-    # of a large chat's candidates none may be the bot's own
+    # in a large chat no candidate may be by the bot
     bots = names_of({c.speaker for c in ordered if c.role == "assistant"}) | called_bots(questions.names)
-    mentioned = bots | questions.names
+    names = bots | questions.names
     messages: list[Candidate] = []
     for _, inside in groupby(ordered, key=attrgetter("session")):
         session = list(inside)
@@ -26,7 +26,7 @@ def marked(ordered: Sequence[Candidate], questions: Questions) -> list[Candidate
             if candidate.cues.says_nothing:
                 messages.append(_as_aside(candidate, keeps_words=False))
                 continue
-            asks = is_put_to_a_bot(candidate.text, language, bots) or _is_it(candidate, questions, mentioned)
+            asks = is_put_to_a_bot(candidate.text, language, bots) or _matches(candidate, questions, names)
             logged = (
                 not asks
                 and candidate.cues.asks >= ASKS
@@ -54,7 +54,7 @@ def _as_aside(candidate: Candidate, *, keeps_words: bool) -> Candidate:
     return candidate._replace(aside=True, cosine=None, terms={}, length=0, others=matches)
 
 
-def _is_it(candidate: Candidate, questions: Questions, names: Collection[str]) -> bool:
+def _matches(candidate: Candidate, questions: Questions, names: Collection[str]) -> bool:
     return questions.may_be(candidate.id, candidate.speaker) and repeats(
         candidate.text, questions.itself, questions.language, names
     )

@@ -1,4 +1,4 @@
-"""Values that finding returns and ranking takes: candidates, and statistics of their scope."""
+"""Candidates and the statistics of their scope, as passed from finding to ranking."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ class QueryMatch(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A message that may answer, or is beside one that may; a tuple, which is made faster than a dataclass."""
+    """A message that may answer, or a neighbour of one; a tuple, which is created faster than a dataclass."""
 
     id: int
-    # the session that it is in; 0 as long as it has not been placed
+    # its session; 0 until it is placed in one
     session: int
-    # its order in its session: the next message is 1 later, what is left out in between leaves a gap
+    # its position in its session: the next message is 1 later, omitted messages leave a gap
     place: int
     external_id: str
     speaker: str
@@ -34,22 +34,22 @@ class Candidate(NamedTuple):
     terms: Mapping[str, int]
     # distinct lexemes
     length: int
-    # to the question's vector; None while it has none
+    # cosine to the question's vector; None until it is embedded
     cosine: float | None
-    # what it is by its text only
+    # what its text alone says
     cues: MessageCues
     # the asker's mean affinity to those who spoke in its session, from 0 to 1
     affinity: float = 0.0
-    # the message of its chat that it answers, where that is there
+    # the message of its chat that it answers, if that is stored
     answered: RepliedTo | None = None
-    # whose words it passes on; empty: nobody knows; None: they are the speaker's own
+    # author of a forwarded text; empty if unknown; None if the speaker's own
     forwarded_from: str | None = None
     # whether it is a question put to a bot, or an answer that says nothing, see `pipeline.recall.find.asides`
     aside: bool = False
     # of each other query
     others: Sequence[QueryMatch] = ()
-    # once it is ranked: for `keywords` and `vectors`, the number from 1 of the other query that finds it better than
-    # the question
+    # set by ranking: for `keywords` and `vectors`, the number from 1 of the other query that matches better than the
+    # question
     found_by: Mapping[str, int] = {}
 
     @property
@@ -71,7 +71,7 @@ class Statistics:
     # the number of messages with each of the question's lexemes; 0 for those in none
     document_frequency: Mapping[str, int]
     mean_cosine: float = 0.0
-    # how far meaning is to be trusted: less where the embedding model does not know the chat's language
+    # weight of meaning: less if the embedding model does not know the chat's language
     trust: float = 1.0
     # the same for each other query
     others: Sequence["Statistics"] = ()

@@ -1,6 +1,6 @@
-"""Read candidates: the union of what each arm finds, with its neighbours and what answers it or is answered by it.
+"""Read candidates: the union of all arms' hits, with their neighbours, replies and the messages they reply to.
 
-There is one way for a chat of any size.
+Chats of any size take the same path.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,9 +26,9 @@ from schemas.languages import parts_of
 from schemas.sessions import RepliedTo, number_of
 from schemas.vectors import VectorSearch
 
-# Neighbours on either side of what was found.
+# Neighbours on either side of a hit.
 REACH = 2
-# What meaning counts where the embedding model does not know the language; chosen on the sample chats of part `fit`.
+# Weight of meaning if the embedding model does not know the language; chosen on the sample chats of part `fit`.
 UNKNOWN_LANGUAGE_TRUST = 0.4
 
 
@@ -38,7 +38,7 @@ class CandidateSet:
 
     candidates: list[Candidate]
     statistics: Statistics
-    # memories, for each query; none where they were not searched
+    # memories found by each query; empty if not searched
     memories: Sequence[MemoryHits] = ()
     # what each arm found, the best first
     arms: Mapping[str, Sequence[int]]
@@ -108,9 +108,9 @@ def _statistics(
 
 
 def _trust(language: str, terms: SearchTerms) -> float:
-    """Return how far meaning is to be trusted in a chat: the less, the fewer of its languages the model knows.
+    """Return the weight of meaning in a chat: the fewer of its languages the model knows, the less.
 
-    Not at all if the question has no words but a name or a time.
+    It is 0 if the question has no words but a name or a time.
     """
     if terms.embedded is None:
         return 1.0
@@ -148,11 +148,11 @@ def _candidates(
     ordered = sorted((row[12], row[5], row[6], number_of(row[1]), row[0], row) for row in rows)
     by_external_id = {row[1]: row for row in rows}
     candidates = []
-    # the session of the message before, and what comes right after that
+    # the session of the previous message, and the id of the message right after it
     before, following = -1, None
     place = 0
     for *_, row in ordered:
-        # columns are unpacked at once, as looking each up would take longer than all else
+        # columns are unpacked at once: looking up each would take longer than all else
         message, external_id, speaker, role, content, sent_at, _, size, counts = row[:9]
         reply_to, answered, cosines, session, after, asks, flags, affinity, forwarded_from = row[9:]
         if session != before:
@@ -162,7 +162,7 @@ def _candidates(
         before, following = session, after
         if until is not None and sent_at >= until:
             continue
-        # of one query every lexeme that was found is its own
+        # with one query all lexemes are its own
         term_counts = (
             [counts or {}]
             if alone
@@ -191,11 +191,11 @@ def _candidates(
             )
         )
     questions: Questions | None = terms.questions
-    return candidates if questions is None else asides.marked(candidates, questions)
+    return candidates if questions is None else asides.mark(candidates, questions)
 
 
 def _answered(named: CandidateRow | None, otherwise: Sequence[Any] | None) -> RepliedTo | None:
-    """Return the message that a message answers: the row that it names, if that was read too, else what is known."""
+    """Return the message that a message answers: its own row if that was read, otherwise what the reply's row says."""
     if named is not None:
         return RepliedTo(named[0], named[2], named[4])
     return RepliedTo(*otherwise) if otherwise else None

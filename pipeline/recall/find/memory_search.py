@@ -21,9 +21,9 @@ from pipeline.store.memories.memory_candidates import FoundMemory, MemoryHits, M
 from pipeline.text import entity_names
 
 MAX_NAMED, MAX_NEAR = 8, 12
-"""Entities that a question names, and what is related to them."""
+"""Entities that a question names, and entities related to them."""
 MAX_LINKS = 10
-"""Memories of each of these."""
+"""Memories of each of these entities."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,19 +33,19 @@ class RetrievedMemory(FoundMemory):
     score: float
     # the factors of the score
     components: Mapping[str, float] = field(default_factory=dict)
-    # the name of whom it is about; empty: the asker, if it is a user's, or nobody by name
+    # the name of the person it is about; empty: the asker, if it is a user's, or nobody by name
     about: str = ""
     # whether it is about the asker, and whether about somebody whom the question names
     of_asker: bool = False
     is_named: bool = False
-    # by what it is linked to what the question names: `Lena by home ‹Porto›`
+    # the link to an entity that the question names: `Lena by home ‹Porto›`
     linked_to: str = ""
     # the title of the chat that it is from, if that is another one
     chat_title: str = ""
 
 
 def memory_scope(request: RetrievalRequest) -> MemoryScope | None:
-    """Return which memories a question may be answered with; None where none is wanted or there is none."""
+    """Return the memories that may answer a question; None if none are wanted or stored."""
     parameters, present = request.parameters, request.prelude.present
     wanted = parameters.memories + parameters.documents
     if not wanted or present is None:
@@ -64,7 +64,7 @@ def memory_scope(request: RetrievalRequest) -> MemoryScope | None:
 
 
 def find_linked(connection: Connection, query: Ask, scope: MemoryScope | None) -> Mapping[str, str]:
-    """Return the linked memories by their ids, each with how: `Lena by home ‹Porto›`; none without `entity_hops`.
+    """Return the ids of linked memories, each with its link: `Lena by home ‹Porto›`; none without `entity_hops`.
 
     One hop in the entity graph leads to them: they need not share a word with the question. Only what may be shown
     where it is asked leads anywhere. `scope` is the question's `memory_scope`.
@@ -75,7 +75,7 @@ def find_linked(connection: Connection, query: Ask, scope: MemoryScope | None) -
     reached = entity_graph.reached(
         connection,
         scope.seen,
-        names=entity_names.asked(request.text, request.chat.language),
+        names=entity_names.possible_names(request.text, request.chat.language),
         users=sorted(scope.named),
         as_of=request.as_of,
         named=MAX_NAMED,
@@ -122,7 +122,7 @@ def find_memories(
 
 
 def _named(request: RetrievalRequest, seen: Seen) -> dict[str, str]:
-    """Return the people whom the question names: what they are called, by each of their ids.
+    """Return the names of the people whom the question names, by each of their ids.
 
     They are in this chat, or in one whose memories may be shown here. They are named by a display name or a part of
     it, by their user's id, or by their sender's id without the platform.
@@ -150,7 +150,7 @@ def _scored(
     titles: Mapping[str, str],
     linked: Mapping[str, str],
 ) -> list[RetrievedMemory]:
-    """Score what was found, best first; each similarity counts by the weight beside it."""
+    """Score memories, best first; each similarity counts by its weight."""
     seen, names = scope.seen, scope.named
     now, here = query.request.as_of or query.request.prelude.now, query.request.chat.chat_id
     # a person's memory may be stored under two of their ids, and be found by two queries: the most similar counts
@@ -188,7 +188,7 @@ QA_HALF_LIFE_DAYS = 30
 
 
 def worth(memory: Any, now: datetime) -> dict[str, float]:
-    """Return what multiplies the similarity of a memory to its score, by name; without what is 1 for all of its kind.
+    """Return the factors by name that turn a memory's similarity into its score, without those that do not apply.
 
     `similarity · (1 + 0.05·importance) · recency · access · confidence · unused · over`, where
 
@@ -196,7 +196,7 @@ def worth(memory: Any, now: datetime) -> dict[str, float]:
     - `access` is `1 + 0.2 · min(times shown, MAX_ACCESSES) / MAX_ACCESSES`;
     - `confidence` is `0.5 + 0.5 · confidence`;
     - `unused`, of a question with its answer, is `0.5 ** (days / QA_HALF_LIFE_DAYS)` since it was shown or written;
-    - `over` is 0.5 for what does not hold any more.
+    - `over` is 0.5 for a statement that no longer holds.
     """
     age_days = max(0.0, (now - (memory.last_accessed_at or memory.created_at)).total_seconds() / 86_400)
     factors = {

@@ -12,7 +12,7 @@ from pipeline.recall.ask.ask import Ask
 from pipeline.store.sessions import cards, rollups
 from schemas.sessions import EXTRACTIVE
 
-# Of a time that a question asks to sum up, the latest sessions: more than a context has room for.
+# Latest sessions of a time that a question asks to sum up: more than a context has room for.
 MAX_OVERVIEW_SESSIONS = 100
 _NONE: Mapping[str, float] = MappingProxyType({})
 
@@ -33,7 +33,7 @@ class RetrievedSession:
     session_key: str
     message_count: int
     score: float = 0.0
-    # what the score is made of
+    # the parts of the score
     components: Mapping[str, float] = field(default_factory=dict)
     # how well it fits a search that narrows to sessions, see `pipeline.recall.narrowing`
     fit: float = 0.0
@@ -51,7 +51,7 @@ def load_sessions(
     ]
 
 
-def of_time(connection: Connection, query: Ask) -> list[RetrievedSession]:
+def load_overview(connection: Connection, query: Ask) -> list[RetrievedSession]:
     """Load the sessions of the time that a question is about, in order; what was said later is left out."""
     request, spans = query.request, query.question.spans
     start, until = min(start for start, _ in spans), max(end for _, end in spans)

@@ -1,1 +1,1 @@
-"""What fits the budget: the blocks of a context, its text, its explanation."""
+"""Pack the chosen lines into the budget: the blocks of a context, its text, its explanation."""

@@ -1,4 +1,4 @@
-"""Build a context from what was found: the blocks within the budget, and the answer."""
+"""Build a context from ranked results: its blocks within the budget, and the response."""
 
 import secrets
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def question_block(
 ) -> Block:
     """Return the question as the context shows it, by default in English.
 
-    Raises `InvalidInput` for a budget that is too small for it, which is known before anything is searched.
+    Raises `InvalidInput`, before anything is searched, if the budget is too small for it.
     """
     shown = Prompt(query=query.query, wording=wording or wording_of(FALLBACK))
     block = plain("question", shown.text, tokenizer.count)
@@ -70,7 +70,7 @@ def assemble(
     ordered, unfit = pack(chosen.lines, chosen.frames, budget, count, fixed)
     dropped = [*chosen.dropped, *unfit]
     if results.hidden_memories:
-        # only their number, and that whatever the question: the asker may not see more
+        # the asker may see only their number, which does not depend on the question
         detail = f"{results.hidden_memories:,} learned in other chats, where not everybody here was"
         dropped.append(Dropped(kind="memory", id="", reason="audience", detail=detail))
     by_kind = {block.kind: block for block in ordered}

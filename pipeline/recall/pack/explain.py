@@ -29,11 +29,11 @@ CONSTANTS = {
     "half_length": features.HALF_LENGTH,
     "date_half_life_days": features.DATE_HALF_LIFE_DAYS,
     "date_half_length_days": features.DATE_HALF_LENGTH_DAYS,
-    "second": rank.SECOND,
+    "second": rank.SECOND_HIT_SHARE,
     "other_query": OTHER_QUERY_WEIGHT,
-    "reranker": rerank.READ_WEIGHT,
+    "reranker": rerank.RERANKER_WEIGHT,
 }
-"""The numbers that ranking goes by and no request changes, for explanations."""
+"""The constants of ranking that no request changes, for explanations."""
 
 
 def explanation(
@@ -43,7 +43,7 @@ def explanation(
     ordered: Sequence[Block],
     dropped: Sequence[Dropped],
 ) -> Explanation:
-    """Explain what was found and how, and what became of each of the best messages and of all else."""
+    """Explain what was found and how, and where each hit is shown or why it is not."""
     shown: dict[tuple[str, str], BlockKind] = {
         ("memory" if item.kind == "document" else item.kind, item.id): block.kind
         for block in ordered
@@ -103,7 +103,7 @@ def explanation(
 
 
 def _times(prepared: Ask) -> list[str]:
-    """Name the times of the question for people."""
+    """Describe the times of the question for people."""
     named = []
     for start, end in prepared.question.spans:
         first, last = written(start.date()), written((end - timedelta(days=1)).date())
@@ -118,7 +118,7 @@ def _times(prepared: Ask) -> list[str]:
 def _dropped(
     parameters: Parameters, results: Ranked, hits: Sequence[Hit], dropped: Sequence[Dropped]
 ) -> list[Dropped]:
-    """Give the reason of each hit that is not shown; then what else was dropped, such as older recent messages."""
+    """Return the reason for each hit not shown, then what else was dropped, such as older recent messages."""
     drops = {(drop.kind, drop.id): drop for drop in dropped}
     reasons = [
         _reason(parameters, hit, results, drops.get((hit.kind, hit.id))) for hit in hits if not hit.shown_in
@@ -129,7 +129,7 @@ def _dropped(
 
 
 def _reason(parameters: Parameters, hit: Hit, results: Ranked, drop: Dropped | None) -> Dropped:
-    """Give the reason of a hit that is not shown; `drop` is None for what was offered to no block."""
+    """Return the reason for a hit not shown; `drop` is None if it was offered to no block."""
 
     def dropped(reason: DropReason, detail: str) -> Dropped:
         return Dropped(kind=hit.kind, id=hit.id, reason=reason, detail=detail)

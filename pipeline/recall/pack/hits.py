@@ -1,4 +1,4 @@
-"""List what was found in answers and explanations."""
+"""Format results for search answers and explanations."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ def message_hits(
 
 
 def as_line(message: Message, score: float | None = None) -> Line:
-    """Put a message on a line of a search's answer."""
+    """Return a message as a line of a search answer."""
     return Line(
         id=str(message.id),
         external_id=message.external_id,
@@ -57,7 +57,7 @@ def as_line(message: Message, score: float | None = None) -> Line:
 
 
 def preview(text: str, piece: str = "") -> str:
-    """Return the beginning of a text on one line; with a `piece` of it, from a little before that."""
+    """Return the beginning of a text on one line, or the part around a `piece` of it."""
     start = max(0, text.casefold().find(piece.casefold()) - 60)
     cut = (truncate.ELLIPSIS if start else "") + truncate.one_line(text[start:])
     return truncate.shortened(cut, PREVIEW_CHARS)

@@ -1,4 +1,4 @@
-"""Pack what was chosen into the token budget: one greedy pass in order of worth, shown in order of time. Pure.
+"""Pack chosen lines into the token budget: one greedy pass in order of worth, shown in order of time. Pure.
 
 Tokens are counted by line, line ends included (`pipeline.text.tokens`), so the tokens of a context are the sum of those
 of its lines.
@@ -14,9 +14,9 @@ from pipeline.text.tokens import Count, estimate_line
 from pipeline.text.truncate import ELLIPSIS
 from schemas.context import Block, BlockKind, Dropped, DropReason
 
-# After this many lines in a row that did not fit, smaller ones further down would only be noise.
+# After this many lines in a row that did not fit, smaller ones further down would be noise.
 MAX_MISSES = 3
-# Where a block shows nothing yet, a line is cut if this many tokens of it fit; later a shorter one says more.
+# The first line of a block may be cut if this many tokens of it fit; later ones are taken whole or not at all.
 MIN_CUT_TOKENS = 16
 
 
@@ -38,7 +38,7 @@ def pack(
     for line in sorted(lines, key=lambda line: -line.worth):
         key = line.kind, line.id
         if key in shown:
-            # another block had more use for it
+            # it is already in another block, where it was worth more
             continue
         if line.block not in open_blocks:
             open_blocks[line.block] = _OpenBlock(frames[line.block], budget, count)
@@ -112,7 +112,7 @@ class _OpenBlock:
         return Block(kind=kind, tokens=tokens, chars=len(text), text=text, items=items)
 
     def _between(self, before: Line | None, after: Line | None) -> int:
-        """Return the tokens of what stands between two lines, a heading or an ellipsis."""
+        """Return the tokens of the heading or ellipsis between two lines."""
         if after is None:
             return 0
         if before is None or before.group != after.group:

@@ -21,7 +21,7 @@ from schemas.sessions import Message
 
 @dataclass(frozen=True, kw_only=True)
 class Prompt:
-    """A question as a model gets it."""
+    """A question as shown to a model."""
 
     # as it was asked
     query: str
@@ -105,14 +105,14 @@ def _spoken(
 
 
 def _of_an_assistant(message: Message, body: str, *, named: bool) -> tuple[str, str]:
-    """Return a message of an assistant, verbatim and as the text shows it; what was cut stays so."""
+    """Return an assistant's message verbatim and as the text shows it; a cut message stays cut."""
     name = f"{fencing.name(message.speaker)}: " if named else ""
     content = harmless(visible(message.content)) if body == truncate.displayed(message.content) else body
     return name + content, name + body
 
 
 def _of_people(item: ContextItem, message: Message, body: str) -> tuple[str, str]:
-    """Return a line of the text, with the message's line breaks and without; what was cut stays so."""
+    """Return a line of the text with and without the message's line breaks; a cut message stays cut."""
     if body != truncate.displayed(message.content):
         return item.text, item.text
     return item.text.removesuffix(body) + truncate.in_lines(message.content), item.text

@@ -1,1 +1,1 @@
-"""What answers best: scores with their parts, computed from values only (pure)."""
+"""Rank candidates: compute scores with their parts from values only (pure)."""

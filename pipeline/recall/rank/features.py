@@ -1,4 +1,4 @@
-"""What speaks for a candidate: one column for each feature, from 0 to 1."""
+"""Compute the features of candidates, one column each, from 0 to 1."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -18,19 +18,19 @@ from pipeline.text import exact_match
 from pipeline.text.accents import without_accents
 from pipeline.text.cues import AnswerType
 
-# A message of this many distinct words has half the substance that any could have: "haha" answers nothing.
+# A message of this many distinct words has half the maximum substance: "haha" answers nothing.
 HALF_SUBSTANCE = 1.0
-# One of this many times the mean length has half the length that any could have.
+# A message of this many times the mean length has half the maximum length feature.
 HALF_LENGTH = 2.0
 DATE_HALF_LIFE_DAYS = 5.0
-# A time that is so much longer than a day counts half: a month holds much else.
+# A time this much longer than a day counts half: a month holds much else.
 DATE_HALF_LENGTH_DAYS = 15.0
 _DAY = timedelta(days=1)
-# What a mention of somebody counts where what they say counts 1.
-MENTIONED = 0.5
-# The cosines of unrelated texts differ by as much: spaces are calibrated, see `pipeline.clients.calibration`.
+# Weight of mentioning a person, where a message by them counts 1.
+MENTION_WEIGHT = 0.5
+# Cosines of unrelated texts differ by this much: spaces are calibrated, see `pipeline.clients.calibration`.
 UNRELATED = 0.2
-# By what a question asks for, whether a message holds it.
+# Whether a message holds what a question asks for.
 _HOLDS: Mapping[AnswerType, Callable[[Candidate], bool]] = {
     "when": attrgetter("cues.has_time"),
     "number": attrgetter("cues.has_number"),
@@ -94,7 +94,7 @@ def _meanings(ordered: Sequence[Candidate], mean: float) -> Array:
 
 
 def _best_of_session(ordered: Sequence[Candidate], values: Array) -> Array:
-    """Return for each candidate the best value in its session; 0 while it is in none."""
+    """Return for each candidate the best value in its session; 0 if it is in no session."""
     sessions, index = np.unique(np.fromiter((c.session for c in ordered), np.int64), return_inverse=True)
     best = np.full(len(sessions), -np.inf)
     np.maximum.at(best, index, values)
@@ -102,9 +102,9 @@ def _best_of_session(ordered: Sequence[Candidate], values: Array) -> Array:
 
 
 def _session_words(ordered: Sequence[Candidate], statistics: Statistics) -> Array:
-    """Return the squared share of the question's words, by idf, that occur in what was read of each one's session.
+    """Return for each candidate the squared share of the question's words, by idf, in the messages read of its session.
 
-    Asides count for none; 0 while a candidate is in no session.
+    Asides do not count; the share is 0 if a candidate is in no session.
     """
     held = defaultdict[int, set[str]](set)
     for candidate in ordered:
@@ -123,7 +123,7 @@ def _with_others(
     near: Array,
     meaning: Array,
 ) -> list[Candidate]:
-    """Raise words and meaning in place to those of other queries where these find more; note which did."""
+    """Raise words and meaning in place to those of other queries where higher; record these in `found_by`."""
     candidates = list(ordered)
     for number, of_query in enumerate(statistics.others, start=1):
         compared = [c._replace(**c.others[number - 1]._asdict()) for c in candidates]
@@ -141,23 +141,23 @@ def _with_others(
 
 
 def _named(question: Question, ordered: Sequence[Candidate]) -> Array:
-    """Return how surely what each candidate says is by whom the question names, or half of 1 if it mentions them."""
+    """Return how surely the question names each speaker, or `MENTION_WEIGHT` if the message mentions a named person."""
     names = [without_accents(name.casefold()) for name in question.names]
 
     def share(candidate: Candidate) -> float:
         certainty = question.speakers.get(candidate.speaker, 0.0)
-        if certainty >= MENTIONED or not names:
+        if certainty >= MENTION_WEIGHT or not names:
             return certainty
         text = without_accents(candidate.text.casefold())
-        return MENTIONED if any(name in text for name in names) else certainty
+        return MENTION_WEIGHT if any(name in text for name in names) else certainty
 
     return np.fromiter(map(share, ordered), np.float64, len(ordered))
 
 
 def _answers(ordered: Sequence[Candidate], asks: Array, relevance: Array) -> Array:
-    """Return the relevance of the question that each message answers; 0 without one.
+    """Return the relevance of the question that each message answers; 0 if it answers none.
 
-    That is the one that it replies to, or the best in another speaker's run right before its speaker's.
+    That is the message it replies to, or the best one of the run by another speaker right before its own speaker's run.
     """
     by_id = {c.id: i for i, c in enumerate(ordered)}
     # a message half of which asks is a question
@@ -187,7 +187,7 @@ def _newness(ordered: Sequence[Candidate]) -> Array:
 
 
 def _date_fit(sent_at: datetime, question: Question) -> float:
-    """Return 1 on a day that the question names, half as much every half-life away, 0 without one.
+    """Return 1 on a day that the question names, halved for every half-life away; 0 if it names none.
 
     The longer a time, the less it counts, unless it is open to one side ("since May").
     """

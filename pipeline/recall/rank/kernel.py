@@ -9,7 +9,7 @@ import numpy.typing as npt
 from pipeline.recall.find.candidate import Candidate, Statistics
 from pipeline.text.bm25 import K1, B, idf
 
-# What a message's words still count one step later, and one step earlier; nothing beyond `STEPS`.
+# Weight of a message's words one step later and one step earlier; nothing beyond `STEPS`.
 LATER, EARLIER = 0.7, 0.4
 STEPS = 4
 # They count half as much after this long a silence.
@@ -19,7 +19,7 @@ Array = npt.NDArray[np.float64]
 
 
 class Kernel:
-    """What each candidate carries to those around it: nothing across a gap or another session."""
+    """Weights by which candidates count for their neighbours: 0 across a gap or another session."""
 
     def __init__(self, ordered: Sequence[Candidate]) -> None:
         """Compute the links between candidates, which are in order of session and place."""
@@ -32,7 +32,7 @@ class Kernel:
         self.link: Array = np.where(linked, silence, 0.0)
 
     def around(self, values: Array) -> Array:
-        """Add to each value, along the last axis, what the others carry to it."""
+        """Add to each value, along the last axis, the weighted values of its neighbours."""
         total = values.copy()
         chain = np.ones(max(values.shape[-1] - 1, 0))
         for step in range(1, min(STEPS, values.shape[-1] - 1) + 1):
@@ -43,15 +43,15 @@ class Kernel:
         return total
 
 
-def saturated(times: Array, lengths: Array, usual: float, tells: Array) -> Array:
+def saturated(times: Array, lengths: Array, mean_length: float, idfs: Array) -> Array:
     """Return BM25: for each text, the sum over the terms of idf times saturated frequency."""
-    norm = K1 * (1 - B + B * lengths / max(usual, 1e-9))
-    # the attainable most for each term is its idf times K1 + 1
-    return np.asarray((tells[:, None] * times * (K1 + 1) / (times + norm)).sum(axis=0), dtype=np.float64)
+    norm = K1 * (1 - B + B * lengths / max(mean_length, 1e-9))
+    # the maximum for each term is its idf times K1 + 1
+    return np.asarray((idfs[:, None] * times * (K1 + 1) / (times + norm)).sum(axis=0), dtype=np.float64)
 
 
 def shares(scores: Array, attainable: float) -> Array:
-    """Return the geometric mean of two shares: of the best score, and of what the terms could give together.
+    """Return the geometric mean of two shares: of the best score, and of the attainable score.
 
     Where few of the terms are found, meaning decides.
     """
@@ -66,13 +66,13 @@ def words(ordered: Sequence[Candidate], kernel: Kernel, substance: Array, statis
     Taylor, Simple BM25 Extension to Multiple Weighted Fields, 2004); a message gains as far as it has substance itself.
     """
     terms = list(statistics.document_frequency)
-    tells = np.array([idf(statistics.messages, statistics.document_frequency[term]) for term in terms])
+    idfs = np.array([idf(statistics.messages, statistics.document_frequency[term]) for term in terms])
     if not terms or not ordered:
         return np.zeros(len(ordered))
-    attainable = float(tells.sum()) * (K1 + 1)
+    attainable = float(idfs.sum()) * (K1 + 1)
     times = np.array([[c.terms.get(term, 0) for c in ordered] for term in terms], np.float64)
     lengths = np.fromiter((c.length for c in ordered), np.float64, len(ordered))
     # a message amid neighbours gathers this multiple of the mean length
     reach = 1 + sum(LATER**step + EARLIER**step for step in range(1, STEPS + 1))
-    near = saturated(kernel.around(times), kernel.around(lengths), statistics.mean_length * reach, tells)
+    near = saturated(kernel.around(times), kernel.around(lengths), statistics.mean_length * reach, idfs)
     return shares(near * substance, attainable)

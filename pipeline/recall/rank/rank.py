@@ -12,8 +12,8 @@ from pipeline.recall.find.candidate import Candidate, Statistics
 from pipeline.recall.rank import features
 from pipeline.recall.rank.ranked import Scored
 
-# What a session's second best message adds for it: one good hit may be chance, two seldom are.
-SECOND = 0.2
+# Share of the second best message's score added to a session's: one good hit may be chance, two seldom are.
+SECOND_HIT_SHARE = 0.2
 
 
 def rank(
@@ -42,8 +42,8 @@ def scored(feature_set: features.Features, weights: Weights) -> list[Scored]:
 def rank_sessions(scored: Sequence[Scored]) -> list[tuple[int, Scored]]:
     """Rank sessions by their best messages: `(session, its best message)`, best first; `scored` is best first.
 
-    `SECOND` of the second best message's score is added as the part `second`. Messages that are not yet placed count
-    for no session.
+    `SECOND_HIT_SHARE` of the second best message's score is added as the part `second`. Unplaced messages count for no
+    session.
     """
     by_session = defaultdict[int, list[Scored]](list)
     for hit in scored:
@@ -51,6 +51,6 @@ def rank_sessions(scored: Sequence[Scored]) -> list[tuple[int, Scored]]:
     by_session.pop(0, None)
     ranked = []
     for session, (hit, *rest) in by_session.items():
-        added = SECOND * rest[0].score if rest else 0.0
+        added = SECOND_HIT_SHARE * rest[0].score if rest else 0.0
         ranked.append((session, Scored(hit.candidate, hit.score + added, {**hit.parts, "second": added})))
     return sorted(ranked, key=lambda entry: -entry[1].score)

@@ -21,7 +21,7 @@ class Scored(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """Ranked messages, best first, and the candidates that they are."""
+    """Ranked messages, best first, and the candidates they come from."""
 
     hits: list[Scored]
     retrieved: CandidateSet
@@ -29,17 +29,17 @@ class Ranking(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Narrowing:
-    """The sessions worth looking into, or none if none fits well enough, with the next best and the messages."""
+    """The sessions that fit well enough, the next best ones, and the ranked messages of the former."""
 
     chosen: Sequence[RetrievedSession]
     others: Sequence[RetrievedSession]
-    # of the messages of those that were looked into
+    # only messages of the chosen sessions
     ranking: Ranking
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ranked:
-    """Everything that a context is assembled from."""
+    """Everything found for a context, ranked."""
 
     # None: nothing was searched
     retrieved: CandidateSet | None = None
@@ -53,7 +53,7 @@ class Ranked:
     weeks: Sequence[RetrievedWeek] = ()
     # all sessions of the time that the question asks to sum up, in order
     overview: Sequence[RetrievedSession] = ()
-    # how many more there are that may not be shown here; counted for an explanation
+    # number of memories that may not be shown here; counted for an explanation
     hidden_memories: int = 0
     # messages that rank lower only because they are too similar to better ones
     passed_over: frozenset[int] = frozenset()

@@ -6,21 +6,21 @@ from datetime import datetime, timedelta
 from pipeline.recall.find.candidate import Candidate
 from pipeline.recall.rank.ranked import Scored
 
-# So many of the best are chosen from for diversity; each choice compares with all chosen before.
+# Top messages diversified; each choice is compared with all chosen before.
 MMR_TOP = 50
-# So many of the best are read by a cross-encoder, and what the one that answers best gains.
-READ = 20
-READ_WEIGHT = 2.0
-# What the question quotes neither fades nor blends.
-_LASTING = "phrase"
-# The blend of group chats: the shares of the ranking, recency and the question's words; when recency has halved; what
-# a session counts, and a message of one that the context shows anyway.
+# Top messages read by a cross-encoder, and the score that a perfect answer gains.
+MAX_RERANKED = 20
+RERANKER_WEIGHT = 2.0
+# A match with a quoted phrase neither fades nor blends.
+_QUOTED_PART = "phrase"
+# The blend of group chats: the shares of the ranking, recency and the question's words; the half-life of recency; the
+# factors for a session, and for a message of a session that the context shows anyway.
 BLEND_SHARES = (0.45, 0.25, 0.30)
 BLEND_HALF_LIFE = timedelta(hours=72)
 SESSION_FACTOR = 1.25
 COVERED_FACTOR = 0.5
-# A best score that is no more says nothing, and dividing by it could overflow.
-NOTHING = 1e-9
+# A best score up to this says nothing, and dividing by it could overflow.
+MIN_BEST_SCORE = 1e-9
 
 
 def blend_parts(
@@ -28,22 +28,22 @@ def blend_parts(
 ) -> dict[str, float]:
     """Return the parts of `(s0 · ranking/best + s1 · 0.5^(age/half-life) + s2 · overlap) · factor`.
 
-    `s0` to `s2` are `BLEND_SHARES`; `overlap` is the share of the question's terms that it holds. The part `_LASTING`
+    `s0` to `s2` are `BLEND_SHARES`; `overlap` is the share of the question's terms found. The part `_QUOTED_PART`
     stays as it is.
     """
     base, time, words = BLEND_SHARES
-    scale = base * factor / best if best > NOTHING else 0.0
-    parts = {name: value if name == _LASTING else value * scale for name, value in ranking.items()}
+    scale = base * factor / best if best > MIN_BEST_SCORE else 0.0
+    parts = {name: value if name == _QUOTED_PART else value * scale for name, value in ranking.items()}
     parts["recency"] = time * 0.5 ** max(0.0, age / BLEND_HALF_LIFE) * factor
     parts["overlap"] = words * overlap * factor
     return parts
 
 
-def read_again(scored: Sequence[Scored], answers: Sequence[float]) -> list[Scored]:
-    """Add a cross-encoder's judgement, from 0 to 1, to the first candidates as the part `reranker`, and sort these."""
+def add_reranker_scores(scored: Sequence[Scored], answers: Sequence[float]) -> list[Scored]:
+    """Add a cross-encoder's scores, from 0 to 1, to the first candidates as the part `reranker`, and sort these."""
     first = [
         hit._replace(score=hit.score + added, parts={**hit.parts, "reranker": added})
-        for hit, added in zip(scored, (READ_WEIGHT * value for value in answers), strict=False)
+        for hit, added in zip(scored, (RERANKER_WEIGHT * value for value in answers), strict=False)
     ]
     return _best_first(first) + list(scored[len(first) :])
 
@@ -51,9 +51,9 @@ def read_again(scored: Sequence[Scored], answers: Sequence[float]) -> list[Score
 def blended(scored: Sequence[Scored], terms: int, now: datetime, covered: Collection[int]) -> list[Scored]:
     """Blend messages, best first; `terms` is the question's number of lexemes.
 
-    Those of `covered` sessions, which the context shows anyway, count `COVERED_FACTOR` times.
+    Messages of `covered` sessions, which the context shows anyway, count `COVERED_FACTOR` times.
     """
-    best = max((hit.score - hit.parts.get(_LASTING, 0.0) for hit in scored), default=0.0)
+    best = max((hit.score - hit.parts.get(_QUOTED_PART, 0.0) for hit in scored), default=0.0)
     hits = []
     for hit in scored:
         message, factor = hit.candidate, COVERED_FACTOR if hit.candidate.session in covered else 1.0
@@ -64,12 +64,12 @@ def blended(scored: Sequence[Scored], terms: int, now: datetime, covered: Collec
 
 
 def faded(scored: Sequence[Scored], now: datetime, per_day: float) -> list[Scored]:
-    """Multiply each score above 0 by `per_day` for every day of its age, except the part `_LASTING`; best first."""
+    """Multiply each score above 0 by `per_day` for every day of its age, except the part `_QUOTED_PART`; best first."""
     hits = []
     for hit in scored:
         days = max(0.0, (now - hit.candidate.sent_at).total_seconds() / 86_400)
         factor = per_day**days if hit.score > 0 else 1.0
-        parts = {name: value if name == _LASTING else value * factor for name, value in hit.parts.items()}
+        parts = {name: value if name == _QUOTED_PART else value * factor for name, value in hit.parts.items()}
         hits.append(hit._replace(score=sum(parts.values()), parts=parts))
     return _best_first(hits)
 
@@ -85,7 +85,7 @@ def diverse(
     """
     pool = list(scored[:MMR_TOP])
     best = max((hit.score for hit in pool), default=0.0)
-    if share >= 1 or best <= NOTHING:
+    if share >= 1 or best <= MIN_BEST_SCORE:
         return list(scored)
     nearest = [0.0] * len(pool)
     chosen: list[Scored] = []
@@ -101,7 +101,7 @@ def diverse(
 
 
 def _less_similar(hit: Scored, factor: float, similarity: float) -> Scored:
-    """Scale a score with its parts, less what the message's similarity to better ones takes away."""
+    """Scale a score with its parts, and subtract the message's similarity to better ones."""
     parts = {name: value * factor for name, value in hit.parts.items()} | {"similar_to_better": -similarity}
     return hit._replace(score=hit.score * factor - similarity, parts=parts)
 

@@ -12,9 +12,9 @@ from pipeline.text.bm25 import idf
 class Scale:
     """The range of cosines to a question: 0.3 is high where unrelated texts are at 0.1."""
 
-    # of the chat's messages
+    # mean cosine of the chat's messages
     mean: float = 0.0
-    # of all that was found; none: nothing was compared
+    # highest cosine found; None if nothing was compared
     best: float | None = None
 
     @classmethod

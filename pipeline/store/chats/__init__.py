@@ -1,1 +1,1 @@
-"""SQL of tenants, chats and who is in them."""
+"""SQL of tenants, chats and their members."""

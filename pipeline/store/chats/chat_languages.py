@@ -1,4 +1,4 @@
-"""SQL of the languages of chats: who says them, and their words indexed anew, slice by slice."""
+"""SQL of chat languages: their origin, and reindexing of their words slice by slice."""
 
 from typing import NamedTuple
 
@@ -12,9 +12,9 @@ from schemas.languages import AUTO
 from schemas.sessions import EXTRACTIVE
 
 DECLARED, DETECTED = "declared", "detected"
-"""Who says a chat's language."""
+"""Where a chat's language comes from."""
 
-# What is there is to be indexed anew, from the first message on.
+# Everything stored is to be reindexed, from the first message on.
 _SET = text("""
     UPDATE chats SET language = :language, language_by = :by, words_after = '' WHERE chat_id = :chat
 """)
@@ -24,7 +24,7 @@ _NOTE = text("""
 _DECLARE = text(f"UPDATE chats SET language_by = '{DECLARED}' WHERE chat_id = :chat")
 _FORGET = text("UPDATE chats SET language_by = NULL, language_at = 0 WHERE chat_id = :chat")
 _WORDS_AFTER = text("SELECT words_after FROM chats WHERE chat_id = :chat")
-# The first half by time and the last half, of those who talk.
+# The first half and the last half by time, of messages by users and assistants.
 _OF_CHAT = """SELECT id, left(content, :chars) AS content FROM messages
     WHERE chat_id = :chat AND role IN ('user', 'assistant') AND content <> ''"""
 _SAMPLE = text(f"""
@@ -50,7 +50,7 @@ _INDEX_MESSAGES = text(f"""
 """)
 _OTHER = """WHERE chat_id = :chat AND (language <> :language OR tsv IS DISTINCT FROM words_of(:language, search_text))
         ORDER BY id LIMIT :limit FOR NO KEY UPDATE"""
-# A language model reads every language, and costs something; what retention has left of a session says less.
+# Only extractive summaries of whole sessions are redone: a model reads every language, and pruned sessions say less.
 _INDEX_SESSIONS = text(f"""
     WITH next AS MATERIALIZED (
         SELECT id, language <> :language AS differs FROM conversation_sessions
@@ -75,65 +75,65 @@ _SHARES = text("""
 
 
 class Indexed(NamedTuple):
-    """What a slice did."""
+    """The outcome of reindexing a slice of messages."""
 
     # whether there may be more
     more: bool
-    # messages that were indexed by other words
+    # messages whose indexed words changed
     messages: int
-    # how many distinct lexemes the placed ones gained
+    # distinct lexemes that the placed messages gained
     lexemes: int
 
 
 class IndexedSessions(NamedTuple):
-    """What a slice of sessions did."""
+    """The outcome of reindexing a slice of sessions."""
 
     # whether there may be more
     more: bool
-    # those that were in another language: all, and those summarized in it without a model
+    # sessions that were in another language, and those of them with an extractive summary to redo
     changed: list[int]
     summarized: list[int]
 
 
 def enqueue(connection: Connection, tenant_id: str, chat_id: str, *, priority: int = jobs.LATER) -> None:
-    """Enqueue the job that detects a chat's language and indexes its words anew."""
+    """Enqueue the job that detects a chat's language and reindexes its words."""
     jobs.enqueue(connection, tenant_id, LANGUAGE.name, [chat_id], lane=chat_id, priority=priority)
 
 
-def put(connection: Connection, chat_id: str, language: str, by: str) -> None:
-    """Set a chat's language and who says it; its messages and sessions keep their words until they are indexed."""
+def set_language(connection: Connection, chat_id: str, language: str, by: str) -> None:
+    """Set a chat's language and its origin; messages and sessions keep their words until they are reindexed."""
     run(connection, _SET, chat=chat_id, language=language, by=by)
 
 
-def say(connection: Connection, tenant_id: str, chat_id: str, language: str, *, differs: bool) -> None:
-    """Declare a chat's language, or with `auto` that nobody declares it; a job indexes what `differs` or detects."""
+def declare(connection: Connection, tenant_id: str, chat_id: str, language: str, *, differs: bool) -> None:
+    """Declare a chat's language, or with `auto` have it detected; a job reindexes if it `differs`."""
     if language == AUTO:
         forget(connection, chat_id)
     elif differs:
-        put(connection, chat_id, language, DECLARED)
+        set_language(connection, chat_id, language, DECLARED)
     else:
         run(connection, _DECLARE, chat=chat_id)
         return
     enqueue(connection, tenant_id, chat_id)
 
 
-def note(connection: Connection, chat_id: str, by: str | None) -> None:
-    """Note that a chat's language was looked at now, and who says it if that is known by now."""
+def mark_examined(connection: Connection, chat_id: str, by: str | None) -> None:
+    """Record that a chat's language was examined now, and its origin if known."""
     run(connection, _NOTE, chat=chat_id, by=by)
 
 
 def forget(connection: Connection, chat_id: str) -> None:
-    """Forget who says a chat's language, and that it was looked at."""
+    """Clear the origin of a chat's language, and that it was examined."""
     run(connection, _FORGET, chat=chat_id)
 
 
 def index_all(connection: Connection, chat_id: str) -> None:
-    """Have everything in a chat indexed anew, from the first message on."""
+    """Mark everything in a chat to be reindexed, from the first message on."""
     run(connection, "UPDATE chats SET words_after = '' WHERE chat_id = :chat", chat=chat_id)
 
 
 def words_after(connection: Connection, chat_id: str) -> str | None:
-    """Return the message up to which words are indexed anew; None: they all are."""
+    """Return the message up to which words are reindexed; None if all are."""
     return next(iter(column(connection, _WORDS_AFTER, chat=chat_id)), None)
 
 
@@ -143,14 +143,14 @@ def sample(connection: Connection, chat_id: str, limit: int, chars: int) -> list
 
 
 def index_messages(connection: Connection, chat_id: str, language: str, after: str, limit: int) -> Indexed:
-    """Index the next messages of a chat, by their external ids, in a language, and note how far that is."""
+    """Reindex the next messages of a chat, by external id, in a language, and record the last one."""
     values = {"chat": chat_id, "language": language, "after": after, "limit": limit}
     seen, changed, gained = run(connection, _INDEX_MESSAGES, **values).one()
     return Indexed(more=seen == limit, messages=int(changed), lexemes=int(gained))
 
 
 def index_sessions(connection: Connection, chat_id: str, language: str, limit: int) -> IndexedSessions:
-    """Index the next sessions of a chat in a language."""
+    """Reindex the next sessions of a chat in a language."""
     rows = run(connection, _INDEX_SESSIONS, chat=chat_id, language=language, limit=limit).all()
     return IndexedSessions(
         more=len(rows) == limit,
@@ -159,8 +159,8 @@ def index_sessions(connection: Connection, chat_id: str, language: str, limit: i
     )
 
 
-def indexed(connection: Connection, chat_id: str) -> None:
-    """Note that everything in a chat is indexed in its language."""
+def mark_indexed(connection: Connection, chat_id: str) -> None:
+    """Record that everything in a chat is indexed in its language."""
     run(connection, "UPDATE chats SET words_after = NULL WHERE chat_id = :chat", chat=chat_id)
 
 

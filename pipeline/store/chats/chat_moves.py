@@ -1,4 +1,4 @@
-"""SQL that moves a chat's messages, and all that was derived from them, to another chat."""
+"""SQL that moves a chat's messages, with all derived data, to another chat."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -70,8 +70,8 @@ _CLEAR = (
 )
 
 
-def named(external_id: str) -> str:
-    """Return SQL of the id in `:into` of a message of `:chat`, from its id there."""
+def moved_id(external_id: str) -> str:
+    """Return SQL of a message's id in the chat `:into`, from its id in `:chat`."""
     # another chat may have the same ids, so that the former chat comes first: `telegram:-100/5`
     return f"""CASE
         WHEN starts_with({external_id}, :into || '/') THEN substr({external_id}, length(:into) + 2)
@@ -81,7 +81,7 @@ def named(external_id: str) -> str:
 
 
 def address(connection: Connection, chat_id: str, external_id: str) -> tuple[str, str]:
-    """Return where a message is now, from a chat that may have another id and the message's id there."""
+    """Return the current chat and id of a message, given those that it had before a move."""
     into = connection.scalar(_ADDRESS, {"chat": chat_id, "external": external_id})
     if into is None:
         return chat_id, external_id
@@ -94,7 +94,7 @@ def chat_of(connection: Connection, message_id: int) -> str | None:
 
 
 _NAMES = text(f"""
-    SELECT {named("external_id")} FROM unnest(CAST(:externals AS text[])) WITH ORDINALITY
+    SELECT {moved_id("external_id")} FROM unnest(CAST(:externals AS text[])) WITH ORDINALITY
         AS given (external_id, place) ORDER BY place
 """)
 
@@ -105,7 +105,7 @@ def names(connection: Connection, chat_id: str, into: str, external_ids: Sequenc
 
 
 def still_there(connection: Connection, chat_id: str, external_ids: Sequence[str]) -> set[str]:
-    """Return those of these messages that have not been moved yet."""
+    """Return the messages that have not been moved yet."""
     return set(column(connection, _STILL_THERE, chat=chat_id, externals=external_ids))
 
 
@@ -114,7 +114,7 @@ def former(connection: Connection, chat_id: str) -> list[str]:
     return column(connection, _FORMER, chat=chat_id)
 
 
-def under_way(connection: Connection) -> bool:
+def is_moving(connection: Connection) -> bool:
     """Tell whether a chat is being moved; a move that was given up does not count."""
     return holds(connection, _UNDER_WAY)
 
@@ -124,33 +124,33 @@ def unfinished(connection: Connection) -> bool:
     return holds(connection, "SELECT EXISTS (SELECT 1 FROM forget_receipts WHERE finished_at IS NULL)")
 
 
-_LEAD = (
+_REDIRECT = (
     "UPDATE chats SET moved_to = NULL WHERE chat_id = :into",
     "UPDATE chats SET moved_to = :into WHERE chat_id = :chat OR moved_to = :chat AND chat_id <> :into",
     """
     INSERT INTO chat_members (tenant_id, chat_id, sender_id)
     SELECT tenant_id, :into, sender_id FROM chat_members WHERE chat_id = :chat ON CONFLICT DO NOTHING
     """,
-    # not seen yet: whether they cut a session there is to be looked at
+    # not `seen` yet: whether they split a session there is still to be checked
     """
     INSERT INTO session_closes (tenant_id, chat_id, session_key, closed_at)
     SELECT tenant_id, :into, session_key, closed_at FROM session_closes WHERE chat_id = :chat ON CONFLICT DO NOTHING
     """,
-    f"UPDATE pending_changes SET chat_id = :into, external_id = {named('external_id')} WHERE chat_id = :chat",
+    f"UPDATE pending_changes SET chat_id = :into, external_id = {moved_id('external_id')} WHERE chat_id = :chat",
     """
     UPDATE backfills SET filter = filter || jsonb_build_object('chat_id', CAST(:into AS text))
     WHERE filter->>'chat_id' = :chat
     """,
-    # a bot says the new id from now on
+    # bots use the new id from now on
     """
     UPDATE api_keys SET chats = chats || CAST(:into AS text) WHERE :chat = ANY(chats) AND NOT :into = ANY(chats)
     """,
 )
 
 
-def lead(connection: Connection, chat_id: str, into: str) -> None:
-    """Redirect a chat, and those redirected to it, to another one, with everything that is small."""
-    for statement in _LEAD:
+def redirect(connection: Connection, chat_id: str, into: str) -> None:
+    """Redirect a chat, and chats redirected to it, to another one, and move its small tables."""
+    for statement in _REDIRECT:
         run(connection, text(statement), chat=chat_id, into=into)
 
 
@@ -169,14 +169,14 @@ def sessions(connection: Connection, chat_id: str, messages: int, limit: int) ->
     return column(connection, _SESSIONS, chat=chat_id, messages=messages, limit=limit)
 
 
-def inside(connection: Connection, chat_id: str, sessions: Sequence[Session]) -> list[int]:
+def messages_of_sessions(connection: Connection, chat_id: str, sessions: Sequence[Session]) -> list[int]:
     """Return the messages of these sessions of a chat."""
     ranges = ((s.session_key, s.started_at, s.ended_at) for s in sessions)
     return column(connection, _INSIDE, chat=chat_id, **arrays("keys starts ends", ranges))
 
 
-def left(connection: Connection, chat_id: str, limit: int) -> list[int]:
-    """Return messages of a chat in no session, once there are no others."""
+def messages_outside_sessions(connection: Connection, chat_id: str, limit: int) -> list[int]:
+    """Return messages of a chat that are in no session, once there are no others."""
     return column(connection, _LEFT, chat=chat_id, limit=limit)
 
 
@@ -193,7 +193,7 @@ class Moved(NamedTuple):
     """Messages that were moved."""
 
     messages: int
-    # those that have their place, and their distinct lexemes added up
+    # the placed ones, and the sum of their distinct lexemes
     placed: int
     lexemes: int
 
@@ -201,8 +201,8 @@ class Moved(NamedTuple):
 def _move_messages(also: str) -> TextClause:
     return text(f"""
         WITH moved AS (
-            UPDATE messages m SET chat_id = :into, external_id = {named("m.external_id")},
-                reply_to = {named("m.reply_to")}
+            UPDATE messages m SET chat_id = :into, external_id = {moved_id("m.external_id")},
+                reply_to = {moved_id("m.reply_to")}
             WHERE m.chat_id = :chat AND m.id = ANY(:ids)
             RETURNING m.tenant_id, m.id, length(m.tsv) AS lexemes
         ), waiting AS (
@@ -231,7 +231,7 @@ def move_sessions(connection: Connection, into: str, session_ids: Sequence[int])
 
 
 _REST = (
-    # pointers to sessions that were joined
+    # pointers to merged sessions
     """
     UPDATE conversation_sessions SET chat_id = :into WHERE id = ANY(ARRAY(
         SELECT id FROM conversation_sessions WHERE chat_id = :chat ORDER BY id LIMIT :limit))
@@ -261,16 +261,16 @@ _REST = (
 
 
 def move_rest(connection: Connection, chat_id: str, into: str, limit: int) -> bool:
-    """Move up to `limit` rows that name a chat beside its messages and sessions; tell whether there was any."""
+    """Move up to `limit` rows of each other table that names a chat; tell whether there were any."""
     return any(run(connection, text(sql), chat=chat_id, into=into, limit=limit).rowcount for sql in _REST)
 
 
 def clear(connection: Connection, tenant_id: str, chat_id: str, into: str) -> None:
-    """Delete the copies that a moved chat leaves behind, and its job; have its weeks rolled up where it is now."""
+    """Delete what a moved chat leaves behind, and its jobs; have its weeks rolled up in the new chat."""
     for statement in _CLEAR:
         run(connection, statement, tenant=tenant_id, chat=chat_id)
     outdated.drop(connection, tenant_id, [INGEST, LANGUAGE], [chat_id])
-    # what came is in the language of where it was
+    # moved messages are indexed in the language of the former chat
     chat_languages.index_all(connection, into)
     chat_languages.enqueue(connection, tenant_id, into)
     rollups.drop_of_chat(connection, tenant_id, chat_id, into)

@@ -58,7 +58,7 @@ _PAGE = """
     ORDER BY c.chat_id
 """
 _WHOLE_PAGE = text(_PAGE.format(named="true"))
-# reads the tenant's chats up to the last of the page: 0.1 s of 100,000
+# reads the tenant's chats up to the last of the page: 0.1 s for 100,000
 _NAMED_PAGE = text(
     _PAGE.format(named="(strpos(lower(title), lower(:name)) > 0 OR starts_with(chat_id, :name))")
 )
@@ -95,16 +95,16 @@ class Chat:
     title: str
     time_zone: str
     language: str
-    # placed messages, and their distinct lexemes added up
+    # placed messages, and the sum of their distinct lexemes
     message_count: int
     lexeme_count: int
-    # off: messages are kept, and nothing is made of them
+    # off: messages are kept, but not processed
     memory: bool
-    # the chat that has its messages now, and is meant where this one is named
+    # the chat that its messages were moved to, which this id now refers to
     moved_to: str | None = None
-    # `declared` or `detected`; none: nobody has said its language, which is the default one
+    # `declared` or `detected`; None: unknown, the default language
     language_by: str | None = None
-    # how many messages it had when its language was detected last
+    # its number of messages when its language was last detected
     language_at: int = 0
 
     @property
@@ -130,8 +130,8 @@ def get(connection: Connection, chat_id: str) -> Chat | None:
     return _one(run(connection, _GET, chat=chat_id))
 
 
-def followed(connection: Connection, chat_id: str) -> Chat | None:
-    """Return a chat, or the one that has its messages now; None if the tenant has none of that id."""
+def get_current(connection: Connection, chat_id: str) -> Chat | None:
+    """Return a chat, or the one it was moved to; None if the tenant has no chat of that id."""
     chat = get(connection, chat_id)
     return chat if chat is None or chat.moved_to is None else get(connection, chat.moved_to)
 
@@ -143,7 +143,7 @@ def require_unmoved(chat: Chat | None) -> None:
 
 
 DESCRIBED = ("kind", "title", "time_zone", "language", "platform", "memory")
-"""The columns of which something may be said."""
+"""The columns that a description may set."""
 
 
 _DEFAULTS = {
@@ -157,7 +157,7 @@ _DEFAULTS = {
 
 
 def described(chat: ChatIn) -> dict[str, Any]:
-    """Return what a chat's description says, by column, without what it leaves out."""
+    """Return the values that a chat's description sets, by column."""
     values = {name: getattr(chat, name) for name in DESCRIBED} | {"platform": chat.platform or None}
     return {name: value for name, value in values.items() if value is not None}
 
@@ -175,7 +175,7 @@ def is_as_described(stored: Chat, chat: ChatIn) -> bool:
 def ensure(connection: Connection, tenant_id: str, chat: ChatIn) -> Chat:
     """Create a chat or update it to its description; return it as stored. Raises `NotFound` for a former id."""
     values = described(chat)
-    # an upsert would lock the row, and so wait for the placing of messages in this chat
+    # an upsert would lock the row, and so wait while messages of this chat are placed
     stored = get(connection, chat.chat_id)
     require_unmoved(stored)
     if stored is None:
@@ -196,7 +196,7 @@ def ensure(connection: Connection, tenant_id: str, chat: ChatIn) -> Chat:
                 **values,
             )
         if language is not None:
-            chat_languages.say(
+            chat_languages.declare(
                 connection, tenant_id, chat.chat_id, language, differs=language != stored.language
             )
     else:
@@ -221,7 +221,7 @@ _LOCK_FREE = text(f"""
 
 
 def lock_free(connection: Connection, chat_ids: Sequence[str]) -> dict[str, Chat]:
-    """Lock those of these chats that nobody has locked, as `lock` does; return them by id."""
+    """Lock the chats that nobody else has locked, as `lock` does; return them by id."""
     return {row.chat_id: Chat(**row._mapping) for row in run(connection, _LOCK_FREE, chats=chat_ids)}
 
 
@@ -234,17 +234,17 @@ _LOCK_ALONE = text(f"SELECT {CHAT_COLUMNS} FROM chats WHERE chat_id = :chat FOR 
 
 
 def lock_exclusively(connection: Connection, chat_id: str) -> Chat | None:
-    """Lock a chat against placing and accepting alike: its holder sees every message there is."""
+    """Lock a chat against both placing and accepting, so that the holder sees all its messages."""
     return _one(run(connection, _LOCK_ALONE, chat=chat_id))
 
 
 def count_placed(connection: Connection, chat_id: str, messages: int, lexemes: int) -> None:
-    """Add to the counters of one chat that BM25 reads."""
+    """Add to one chat's counters for BM25."""
     count_all_placed(connection, {chat_id: (messages, lexemes)})
 
 
 def count_all_placed(connection: Connection, placed: Mapping[str, tuple[int, int]]) -> None:
-    """Add `(messages, lexemes)` to the counters that BM25 reads, by chat."""
+    """Add `(messages, lexemes)` to the counters for BM25, by chat."""
     rows = ((chat_id, *counts) for chat_id, counts in placed.items())
     run(connection, _COUNT_ALL_PLACED, **arrays("chats messages lexemes", rows))
 
@@ -255,7 +255,7 @@ def settle(connection: Connection, chat_id: str, after: timedelta) -> None:
 
 
 def settling_seconds(connection: Connection, chat_ids: Sequence[str]) -> dict[str, float]:
-    """Return how long summaries of these chats must still wait, where a history is being imported."""
+    """Return how long summaries of chats with a running import must still wait, by chat."""
     rows = run(connection, _SETTLING_SECONDS, chats=chat_ids)
     return {chat_id: float(seconds) for chat_id, seconds in rows}
 
@@ -276,12 +276,12 @@ def page(connection: Connection, after: str, limit: int, name: str = "") -> tupl
 
 
 def database_now(connection: Connection) -> datetime:
-    """Return the database's time, which leases, due times and closing go by."""
+    """Return the transaction's time in the database, which decides on leases, due times and closing."""
     now: datetime = run(connection, "SELECT now()").scalar_one()
     return now
 
 
 def clock(connection: Connection) -> datetime:
-    """Return the database's time at this very moment, also after a long wait for a lock."""
+    """Return the database's current time, correct even after a long wait for a lock."""
     at: datetime = run(connection, "SELECT clock_timestamp()").scalar_one()
     return at

@@ -1,4 +1,4 @@
-"""SQL of who is in a chat, and in which other chats all of them are."""
+"""SQL of the members of a chat, and of other chats with the same members."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _ADD = text("""
 _MESSAGES = """SELECT 1 FROM messages m
         WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id AND m.sender_id = c.sender_id"""
 IS_SILENT = f"NOT EXISTS ({_MESSAGES})"
-"""SQL of the condition that no message of a member `c` is left in the chat."""
+"""SQL condition that no message by member `c` is left in the chat."""
 _REMOVE = text(f"""
     DELETE FROM chat_members c WHERE chat_id = :chat AND sender_id = ANY(:senders)
         AND NOT EXISTS ({_MESSAGES} AND m.sent_at > :at)
@@ -46,8 +46,8 @@ _UNNAME = text(f"""
     )
     SELECT count(*) FROM gone
 """)
-# Of those who are here somebody with few chats is taken, and each of these chats is left at the first who is not
-# there. Without `OFFSET 0` Postgres reads all members of all chats instead.
+# Start from a member with few chats, and give up each of these chats at the first person who is missing there. Without
+# `OFFSET 0` Postgres reads all members of all chats instead.
 PRESENT = """
     WITH policy AS (
         SELECT settings->>'audience' AS audience FROM tenants
@@ -95,13 +95,13 @@ PRESENT = """
         (SELECT there FROM unnamed) AS unnamed,
         (SELECT coalesce(jsonb_agg(to_jsonb(places)), '[]') FROM places) AS places
 """
-"""SQL of `Present`: who is in `:chat` beside `:asker`, by any of their ids, and the other chats with all of them."""
+"""SQL of `Present`: the members of `:chat` and `:asker`, by any of their ids, and other chats with all of them."""
 _PRESENT = text(PRESENT)
 MEMBERS_NAMED = 500
 """Members of all chats together whose names are looked up."""
 
 
-def named(chats: str) -> str:
+def member_names(chats: str) -> str:
     """Return SQL of `Member`: those of the chats that are an expression, those of `:chat` first.
 
     A name of each, whichever, and all that the latest messages of `:chat` show: people seldom change theirs. Who is in
@@ -130,11 +130,11 @@ def named(chats: str) -> str:
     """
 
 
-_NAMED = text(named("ARRAY[:chat]"))
+_NAMED = text(member_names("ARRAY[:chat]"))
 
 
 def note_unknown(connection: Connection, tenant_id: str, chat_id: str) -> None:
-    """Record that somebody whose name is not kept is in a chat, if the chat exists."""
+    """Record that a chat has a member whose name is not kept, if the chat exists."""
     run(connection, _NOTE_UNKNOWN, tenant=tenant_id, chat=chat_id, unknown=UNKNOWN)
 
 
@@ -170,12 +170,12 @@ def chats_of(connection: Connection, senders: Sequence[str]) -> list[str]:
 
 
 def chats_to_unname(connection: Connection, senders: Sequence[str]) -> list[str]:
-    """Return the chats that name these senders though no message of theirs is left there."""
+    """Return the chats that list these senders as members though no message by them is left there."""
     return column(connection, _CHATS_TO_UNNAME, senders=senders)
 
 
 def unname(connection: Connection, chat_id: str, senders: Sequence[str] | None = None) -> int:
-    """Remove members, among these senders or all, of whom no message of a chat is left; return how many.
+    """Remove members of a chat, among these senders or all, with no message left there; return how many.
 
     They may be there still, so that the chat records somebody unknown instead. To be called while nothing is accepted
     in the chat.
@@ -191,21 +191,21 @@ class Visible:
     chats: frozenset[str]
 
     def shows(self, learned_in: str | None, also_in: Collection[str] = ()) -> bool:
-        """Return whether what was learned there, or in one of the others, may be shown.
+        """Tell whether something learned in one of these chats may be shown.
 
         None was learned in no chat, and is anybody's.
         """
         return self.everywhere or learned_in is None or not self.chats.isdisjoint({learned_in, *also_in})
 
     def source(self, learned_in: str | None, also_in: Collection[str], here: str | None) -> str | None:
-        """Return the chat that what was learned may be said to be from: this one, else the first that may be shown."""
+        """Return the chat to name as the source of something learned: this one, else the first that may be shown."""
         if here is not None and here in {learned_in, *also_in}:
             return here
         places = (place for place in (learned_in, *also_in) if place is not None)
         return next((place for place in places if self.everywhere or place in self.chats), None)
 
     def parameters(self) -> dict[str, Any]:
-        """Return them as parameters of statements."""
+        """Return the fields as parameters of statements."""
         return {"everywhere": self.everywhere, "chats": sorted(self.chats)}
 
 
@@ -215,17 +215,17 @@ EVERYWHERE = Visible(everywhere=True, chats=frozenset())
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What may be shown to whom."""
+    """The chats that an asker may see memories of."""
 
     visible: Visible
-    # every id of the person who asks; none when nobody is named
+    # every id of the asker; empty if nobody is named
     asker_ids: list[str]
-    # nobody else is there, in a direct chat or a thread
+    # whether the asker is alone with the bot, in a direct chat or a thread
     alone: bool = False
 
 
 class Present(NamedTuple):
-    """Who is in a chat beside the asker, and the other chats with all of them."""
+    """The members of a chat and the asker, and other chats with all of them."""
 
     # of the tenant's settings
     policy: str | None
@@ -234,20 +234,20 @@ class Present(NamedTuple):
     asker_ids: Sequence[str]
     # persons
     members: Sequence[str]
-    # whether somebody is there whose name is not kept
+    # whether there is a member whose name is not kept
     unnamed: bool
     # of each its `chat_id`, `kind`, `persons`, and whether there are `others`
     places: Sequence[Mapping[str, Any]]
 
 
 class Member(NamedTuple):
-    """Somebody in a chat, by one of their names."""
+    """A member of a chat, by one of their names."""
 
     chat_id: str
     # the user, with the senders that are linked to it
     person: str
     sender_id: str
-    # none or empty for who has never written, or under no name
+    # None or empty for a member who has never written, or only without a name
     sender_name: str | None
     linked: Sequence[str]
 
@@ -258,5 +258,5 @@ def names(connection: Connection, chat_id: str) -> list[Member]:
 
 
 def present(connection: Connection, chat_id: str, user_id: str | None) -> Present:
-    """Return who is in a chat beside the asker, by any of their ids, and the other chats with all of them."""
+    """Return the members of a chat and the asker, by any of their ids, and other chats with all of them."""
     return Present(*run(connection, _PRESENT, chat=chat_id, asker=user_id or None).one())

@@ -1,1 +1,1 @@
-"""How Postgres is reached: pools, transactions, statements and what is said after a commit."""
+"""Access to Postgres: pools, transactions, statements, and log lines written after a commit."""

@@ -1,4 +1,4 @@
-"""Log lines of what a transaction has done, written once it is committed: one that is rolled back has done nothing."""
+"""Log lines of a transaction, written once it is committed and dropped if it is rolled back."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,14 +14,14 @@ Line = tuple[str, dict[str, Any]]
 
 
 def tell(connection: Connection, event: str, **fields: Any) -> None:
-    """Have a line logged after the commit; `fields` are ids and numbers, never texts, and none that is None."""
+    """Have a line logged after the commit; `fields` are ids and numbers, never texts; None is left out."""
     known = {name: value for name, value in fields.items() if value is not None}
     connection.info[_LINES].append((event, known))
 
 
 @contextmanager
 def lines_of(connection: Connection, lines: list[Line]) -> Iterator[None]:
-    """Collect what is told during a block; nothing if its caller has rolled back."""
+    """Collect the lines told during a block; drop them if its caller has rolled back."""
     # the same object when the connection is lost meanwhile
     info = connection.info
     collected: list[Line] = []
@@ -35,6 +35,6 @@ def lines_of(connection: Connection, lines: list[Line]) -> Iterator[None]:
 
 
 def write(lines: list[Line]) -> None:
-    """Log what was collected."""
+    """Write collected lines to the log."""
     for event, fields in lines:
         log.info(event, **fields)

@@ -1,6 +1,6 @@
-"""Connections to Postgres: of one tenant as the app role, of all of them as maintenance.
+"""Connections to Postgres: for one tenant as the app role, for all tenants as the maintenance role.
 
-A transaction says first which tenant it serves; one that has not said so sees nothing (row-level security).
+A transaction first sets its tenant; until then it sees no rows (row-level security).
 No transaction is held across a call to a model or to Redis.
 """
 
@@ -27,11 +27,11 @@ log = structlog.get_logger(__name__)
 
 C = TypeVar("C")
 
-# There is no such table or column.
+# Undefined table or column.
 _MISSING = {"42P01", "42703"}
 
 _AS_TENANT = "SELECT set_config('app.tenant_id', %s, true)"
-# To plan a statement of a question takes as long as to run it, and five plans would be made before Postgres keeps one.
+# Planning a question's statement takes as long as running it, and Postgres keeps a plan only after five executions.
 # Kept from a moment when a table was all but empty, it must not be one that reads the table.
 _WITH_PLANS = f"""{_AS_TENANT},
     set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true)"""
@@ -49,8 +49,8 @@ class Database:
     ) -> None:
         self._app = make_engine(app_url, pool_size)
         self._maintenance = make_engine(maintenance_url, 2) if maintenance_url else None
-        # the login and the tables were as they must be: neither changes behind a running program's back,
-        # but for a reset, which `_fitting` finds out
+        # the login and the tables have passed `check`: neither changes while a program runs,
+        # except by a reset, which `_fitting` detects
         self._fits = False
         self._compared = False
         # connections that `one_trip` has made for `try_trip`, up to `ready`; the event loop and threads share them
@@ -104,9 +104,9 @@ class Database:
             return trips.send(_driver(pooled), _prepared(pooled), statements)
 
     async def try_trip(self, statements: Sequence[trips.Statement]) -> tuple[Any, ...] | None:
-        """Run small statements as `one_trip` does, from the event loop; None if `one_trip` is to run them.
+        """Run small statements as `one_trip` does, from the event loop; None if the caller must use `one_trip`.
 
-        It is where no connection is ready, and after any error: the same statements must be harmless when run twice.
+        That is if no connection is ready, or after any error, so the statements must be harmless when run twice.
         """
         if not (self._fits and self._ready):
             return None
@@ -152,7 +152,7 @@ class Database:
 
     @contextmanager
     def unscoped(self) -> Iterator[Connection]:
-        """Begin a transaction of no tenant, on tables of whatever migration."""
+        """Begin a transaction without a tenant, on tables of any migration."""
         with transaction(self._app) as connection:
             yield connection
 
@@ -186,7 +186,7 @@ class Database:
         self._fits = True
 
     def require_writes(self) -> None:
-        """Raise `WritesRefused` where Postgres is a standby, or was set to be read-only; else raise as `check` does."""
+        """Raise `WritesRefused` if Postgres is a standby or read-only, and whatever `check` raises."""
         self.check()
         with transaction(self._app) as connection:
             if checks.is_read_only(connection):
@@ -221,7 +221,7 @@ class Database:
             raise
 
     def _blame_the_tables(self, error: Exception) -> None:
-        """Raise `SchemaOutdated` where a table or column is missing because of the database's migration."""
+        """Raise `SchemaOutdated` if the database's migration explains a missing table or column."""
         self.check()
         with self.unscoped() as connection:
             migration = checks.migration(connection)

@@ -1,4 +1,4 @@
-"""Pools of connections to Postgres, in which none waits for ever or for a server that is gone."""
+"""Pools of connections to Postgres that never wait forever or for a server that is gone."""
 
 import select
 from functools import partial
@@ -14,11 +14,11 @@ from pipeline.store.connections import poolers, trips
 from pipeline.store.connections.transactions import READ_ONLY, sqlstate_of
 from schemas.server_urls import postgres_parameters
 
-# Where a server is, libpq reads from its URL (`postgres_parameters`), which may name what SQLAlchemy does not know.
+# libpq parses the URL (`postgres_parameters`), which may have parameters unknown to SQLAlchemy.
 DRIVER = "postgresql+psycopg://"
 
-# A network that goes away without a word: after 25 s without an answer, or 20 s (in milliseconds) with something sent
-# and not acknowledged, a connection is given up. By default TCP asks for the first time after two hours.
+# Give up a connection whose network has silently gone: after 25 s without an answer, or 20 s (in milliseconds) with
+# unacknowledged data. By default TCP sends its first probe after two hours.
 _KEEPALIVE = {
     "keepalives_idle": 10,
     "keepalives_interval": 5,
@@ -26,12 +26,12 @@ _KEEPALIVE = {
     "tcp_user_timeout": 20_000,
 }
 
-# as UTF-8: the standard library's `\uXXXX` makes a text that is not Latin three times as long on its way
+# as UTF-8: the standard library's `\uXXXX` would make non-Latin text three times as long
 set_json_dumps(to_json)
 
 
 def make_engine(url: str, pool_size: int) -> Engine:
-    """Make a pool of a login; no connection is opened yet."""
+    """Create a pool for a login, without opening a connection yet."""
     engine = create_engine(
         DRIVER,
         pool_size=pool_size,
@@ -47,7 +47,7 @@ def make_engine(url: str, pool_size: int) -> Engine:
             **postgres_parameters(url),
             "connect_timeout": 5,
             "application_name": "backscroll",
-            # until it is known that no pooler is between
+            # until it is known that the connection has no pooler
             "prepare_threshold": None,
             **_KEEPALIVE,
         },
@@ -72,7 +72,7 @@ def make_engine(url: str, pool_size: int) -> Engine:
 
     @event.listens_for(engine, "handle_error")
     def _leave(context: ExceptionContext) -> None:
-        # what was the primary when the pool connected may be a standby now, and another server the primary
+        # the former primary may have become a standby, and another server the primary
         if sqlstate_of(context.original_exception) == READ_ONLY:
             context.is_disconnect = True
 
@@ -86,10 +86,10 @@ def driver_of(connection: Connection) -> psycopg.Connection[Any]:
 
 
 def still_there(connection: psycopg.Connection[Any]) -> None:
-    """Raise `InvalidatePoolError` for an idle connection that was ended.
+    """Raise `InvalidatePoolError` for an idle connection that the server has closed.
 
-    A restarted Postgres costs one connection attempt then, not one failed request for each pooled one. A server says
-    nothing to an idle connection but that it ends, so this asks the socket and not, as `pool_pre_ping` would at every
+    A restarted Postgres then costs one connection attempt, not one failed request for each pooled connection. A server
+    sends an idle connection nothing but its end, so this checks the socket and not, as `pool_pre_ping` does in every
     transaction, the server.
     """
     if connection.closed or _has_something_to_read(connection.fileno()):

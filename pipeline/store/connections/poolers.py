@@ -1,6 +1,6 @@
-"""Connections through a pooler such as PgBouncer, of which each transaction may be another server process's.
+"""Connections through a pooler such as PgBouncer, where each transaction may use another server process.
 
-What a session keeps would show up for another client: prepared statements, settings, advisory locks.
+Session state would leak to another client: prepared statements, settings, advisory locks.
 """
 
 from typing import Any
@@ -9,14 +9,14 @@ import psycopg
 
 from schemas.errors import SettingsError
 
-# A stopped process lets go of its locks, and nobody waits for a lock longer than for a lease. In an index of vectors
-# those of other chats and tenants are passed over, and the search goes on until it has enough.
+# A stopped process must release its locks, and no lock wait may outlast a lease. A search by a vector index skips
+# vectors of other chats and tenants, and goes on until it has enough.
 _SETTINGS = {
     "idle_in_transaction_session_timeout": "10s",
     "lock_timeout": "15s",
     "jit": "off",
     "hnsw.iterative_scan": "relaxed_order",
-    # vectors that are looked at in one step
+    # vectors examined in one step
     "hnsw.ef_search": "100",
 }
 
@@ -28,7 +28,7 @@ def settings_of(span: str) -> str:
 
 
 def is_pooled(driver: "psycopg.Connection[Any]") -> bool:
-    """Tell whether another server process answers than the one that logged us in."""
+    """Tell whether queries are answered by another server process than the one that logged in."""
     (answers,) = driver.execute("SELECT pg_backend_pid()").fetchone() or (None,)
     return bool(answers != driver.info.backend_pid)
 

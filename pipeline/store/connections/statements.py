@@ -1,4 +1,4 @@
-"""Run statements, short ones as they are, with parameters by name: mappings as JSON, other collections as arrays."""
+"""Run statements with named parameters: mappings are sent as JSON, other collections as arrays."""
 
 import re
 from array import array
@@ -11,7 +11,7 @@ from sqlalchemy import Connection, CursorResult, TextClause, text
 
 from pipeline.store.connections.trips import Statement
 
-# A parameter as SQLAlchemy has it: a colon and a name, and no cast.
+# A parameter in SQLAlchemy's form: a colon and a name, but not a cast.
 _PARAMETER = re.compile(r"(?<![:\w\\]):(\w+)(?!:)")
 _AS_THEY_ARE = (str, bytes, list, array)
 _parsed = cache(text)
@@ -31,7 +31,7 @@ def column(connection: Connection, statement: Sql, /, **values: Any) -> list[Any
 
 
 def number(connection: Connection, statement: Sql, /, **values: Any) -> int:
-    """Return the first column of the first row as a number; without a row, or if it is null, 0."""
+    """Return the first column of the first row as a number; 0 without a row or if null."""
     return int(run(connection, statement, **values).scalar() or 0)
 
 
@@ -61,7 +61,7 @@ def arrays(names: str, rows: Iterable[Sequence[Any]]) -> dict[str, list[Any]]:
 
 
 def _bound(value: Any) -> Any:
-    """Return a parameter as psycopg takes it: a tuple would be a composite, a set or a dict is nothing to it."""
+    """Return a parameter in a form that psycopg takes: it sends a tuple as a composite, and knows no set or dict."""
     if isinstance(value, Mapping):
         return Jsonb(dict(value))
     return list(value) if isinstance(value, Collection) and not isinstance(value, _AS_THEY_ARE) else value

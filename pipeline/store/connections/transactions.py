@@ -1,4 +1,4 @@
-"""Transactions whose errors are ours, and that are run again after a deadlock."""
+"""Transactions that raise this project's errors, and are retried after a deadlock."""
 
 import random
 import time
@@ -17,11 +17,11 @@ R = TypeVar("R")
 
 ATTEMPTS = 3
 
-# A row beyond a limit of Postgres ("program limit exceeded"): psycopg calls it operational, but no time helps.
+# A row beyond a limit of Postgres ("program limit exceeded"): psycopg calls it operational, but no retry helps.
 _LIMITS = "54"
-# Victims of a deadlock or a serialization failure; the same transaction works when tried again.
+# Victims of a deadlock, a serialization failure or a lock timeout; a retry works.
 _TRY_AGAIN = {"40001", "40P01", "55P03"}
-# Postgres takes no writes: it has become a standby, or its disk is full and its host lets it only be read.
+# Postgres takes no writes: it has become a standby, or its host made it read-only as the disk is full.
 READ_ONLY = "25006"
 
 
@@ -34,7 +34,7 @@ def transaction(engine: Engine) -> Iterator[Connection]:
 
 @contextmanager
 def translating() -> Iterator[None]:
-    """Raise the errors of a transaction as ours, where trying again may help."""
+    """Translate the errors of a transaction for which a retry may help."""
     try:
         yield
     except BackscrollError:
@@ -62,13 +62,13 @@ def persistently(act: Callable[[], R]) -> R:
         except Retryable as error:
             if type(error) is not Retryable:
                 raise
-            # two victims of one another must not meet again in step
+            # random, so that two victims of each other do not collide again
             time.sleep(random.uniform(0, 0.05 * attempt))  # noqa: S311
     return act()
 
 
 def sqlstate_of(error: BaseException) -> str | None:
-    """Return Postgres' code of an error; None if it is none of Postgres'."""
+    """Return an error's SQLSTATE; None if it is not from Postgres."""
     return getattr(_orig(error), "sqlstate", None)
 
 
@@ -86,6 +86,6 @@ def _translated(error: Exception) -> Retryable:
     if sqlstate == READ_ONLY:
         return DatabaseUnavailable(f"Postgres takes no writes: {reason}")
     if getattr(error, "connection_invalidated", False):
-        # it was there: restarted, or it waited too long for a process that was paused
+        # the server was restarted, or ended the session of a process that was paused too long
         return DatabaseUnavailable(f"The connection to Postgres ended: {reason}")
     return DatabaseUnavailable(f"Postgres cannot be reached: {reason}")

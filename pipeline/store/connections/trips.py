@@ -29,7 +29,7 @@ Row = tuple[Any, ...] | None
 TRIP_SECONDS = 60.0
 """Time for all answers: two locks are waited for at most 15 s each, and the statements take under a second."""
 
-# How often a wait looks for Ctrl-C, in seconds.
+# Seconds between checks for Ctrl-C during a wait.
 _INTERVAL = 0.1
 _NUMBERS = count()
 _PARAMETER = re.compile(r"%\((\w+)\)s")
@@ -46,7 +46,7 @@ def begin(driver: "psycopg.Connection[Any]", command: str, *values: Any) -> None
     try:
         results = driver.wait(generators.execute(driver.pgconn), timeout=TRIP_SECONDS)
     except psycopg.OperationalError:
-        # the answer may still come, and would be taken for that of the next command
+        # a late answer would be taken for that of the next command
         driver.close()
         raise
     for result in results:
@@ -55,7 +55,7 @@ def begin(driver: "psycopg.Connection[Any]", command: str, *values: Any) -> None
 
 
 def send(driver: "psycopg.Connection[Any]", prepared: Prepared, statements: Sequence[Statement]) -> Row:
-    """Run statements in one transaction, committed when this returns; the last one's first row.
+    """Run statements in one transaction, committed on return; return the last one's first row.
 
     The connection must be idle; after an error it must be closed. Raises `psycopg.Error`, after `TRIP_SECONDS` at the
     latest.
@@ -63,7 +63,7 @@ def send(driver: "psycopg.Connection[Any]", prepared: Prepared, statements: Sequ
     try:
         return driver.wait(_exchange(driver, prepared, statements), timeout=TRIP_SECONDS)
     except psycopg.errors.InvalidSqlStatementName:
-        # psycopg has deallocated all statements, as it does after a rollback; of this transaction nothing was done
+        # psycopg has deallocated all statements, as after a rollback; this transaction had no effect
         driver.pgconn.exit_pipeline_mode()
         prepared.clear()
         return driver.wait(_exchange(driver, prepared, statements), timeout=TRIP_SECONDS)
@@ -72,7 +72,7 @@ def send(driver: "psycopg.Connection[Any]", prepared: Prepared, statements: Sequ
 async def send_from_loop(
     driver: "psycopg.Connection[Any]", prepared: Prepared, statements: Sequence[Statement]
 ) -> Row:
-    """Run small statements as `send` does, from the event loop, which goes on meanwhile.
+    """Run small statements as `send` does, without blocking the event loop.
 
     The connection must serve nothing else, ever; after an error, or when this is cancelled, it must be closed.
     """
@@ -87,7 +87,7 @@ def _exchange(
     connection = driver.pgconn
     new: Prepared = {}
     commands: list[Callable[[], None]] = []
-    # through a pooler nothing is kept in a session
+    # with a pooler a session keeps nothing
     keeps = driver.prepare_threshold is not None
     for sql, values in statements if keeps else [(settings_of("transaction"), {}), *statements]:
         text, names = _numbered(sql)
@@ -126,7 +126,7 @@ def _exchange(
 
 @cache
 def _numbered(sql: str) -> tuple[bytes, list[str]]:
-    """SQL with `$1` for its first parameter and so on, and the parameters' names."""
+    """Return SQL with `$1` for its first parameter and so on, and the parameters' names."""
     names: dict[str, int] = {}
     text = _PARAMETER.sub(lambda match: f"${names.setdefault(match[1], len(names) + 1)}", sql)
     return text.encode(), list(names)

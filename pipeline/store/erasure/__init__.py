@@ -1,1 +1,1 @@
-"""SQL of forgetting, retention and what must not come back."""
+"""SQL of forgetting, retention and the suppression list."""

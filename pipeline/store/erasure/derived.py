@@ -1,4 +1,4 @@
-"""SQL of data derived from messages: memories found by an index and deleted, and what is left of a text then."""
+"""SQL of data derived from messages: delete memories made from them, and count what is left of a text."""
 
 import json
 from collections.abc import Sequence
@@ -76,7 +76,7 @@ _COUNT_TEXT = text("""
 
 
 def with_pointers(connection: Connection, session_ids: Sequence[int]) -> list[int]:
-    """Return these sessions and those merged into them: a context may have shown either."""
+    """Return these sessions and the sessions merged into them: a context may have shown either."""
     return column(connection, _WITH_POINTERS, sessions=session_ids)
 
 
@@ -90,7 +90,7 @@ def drop_memories(
     texts: Sequence[str],
     limit: int | None = None,
 ) -> list[UUID]:
-    """Delete up to `limit` memories made of sessions, or of contexts that showed these messages or sessions.
+    """Delete up to `limit` memories made from sessions, or from contexts that showed these messages or sessions.
 
     Also of contexts whose question says what the `texts` say, and so on; return their ids. What was learned of
     messages has evidence instead.
@@ -106,12 +106,12 @@ def drop_recalling(connection: Connection, tenant_id: str, memory_ids: Sequence[
 
 
 def drop_recalling_items(connection: Connection, tenant_id: str, items: Sequence[str]) -> list[UUID]:
-    """Delete the questions and answers of contexts that showed these, as the query log names them, and so on."""
+    """Delete the questions and answers of contexts that showed these items of the query log, and so on."""
     return drop(connection, tenant_id, column(connection, _DROP_RECALLING, items=items)) if items else []
 
 
 def drop(connection: Connection, tenant_id: str, memory_ids: Sequence[UUID]) -> list[UUID]:
-    """Delete memories, their jobs, and memories made of contexts that showed them; return their ids."""
+    """Delete memories, their jobs, and memories made from contexts that showed them; return their ids."""
     if not memory_ids:
         return []
     gone = column(connection, _DROP, ids=memory_ids)
@@ -130,7 +130,7 @@ def memory_items(memory_ids: Sequence[UUID]) -> list[str]:
 
 
 def longest(connection: Connection, ids: Sequence[int], limit: int) -> Sequence[Row[Any]]:
-    """Return the longest of these messages with their vectors, to look for when they are gone."""
+    """Return the longest of these messages with their vectors, to search for after their deletion."""
     statement = _LONGEST_WITH_VECTOR if vectors.exist(connection) else _LONGEST_ALONE
     return run(connection, statement, ids=ids, limit=limit).all()
 
@@ -143,7 +143,7 @@ def count_text(connection: Connection, content: str) -> int:
 def count_vector(
     connection: Connection, space_id: int, size: int, embedding: str, *, chat_id: str | None, until: datetime
 ) -> int:
-    """Count the messages until then, in one chat or anywhere, and memories that have this very vector."""
+    """Count messages up to a time, in one chat or anywhere, and memories that have this very vector."""
     same = f"""space_id = {int(space_id)}
         AND embedding::halfvec({int(size)}) <=> CAST(:embedding AS halfvec({int(size)})) < 0.0001"""
     statement = text(f"""

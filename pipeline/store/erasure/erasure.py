@@ -1,4 +1,4 @@
-"""SQL of forgetting: its receipts, and what belongs to a user, a chat or a tenant, found and deleted."""
+"""SQL of forgetting: its receipts, and the data of a user, a chat or a tenant to delete."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -19,7 +19,7 @@ _NAMES_OF = text("""
 """)
 _ALL_CHATS = text("SELECT chat_id FROM chats ORDER BY chat_id")
 _CHATS_OF = text("SELECT DISTINCT chat_id FROM messages WHERE sender_id = ANY(:senders) ORDER BY chat_id")
-# What was sent or came until then: a sender's clock may run ahead of ours.
+# Sent or received by then: a sender's clock may run ahead of ours.
 _UNTIL = "least(sent_at, received_at) <= :until"
 _EXTERNAL_IDS = text("""
     SELECT external_id FROM messages WHERE id = ANY(:ids) AND (CAST(:after AS timestamptz) IS NULL
@@ -30,10 +30,10 @@ _UNNAME_MERGED = text("""
     UPDATE conversation_sessions SET participants = '{}'
     WHERE status = 'merged' AND participants && CAST(:names AS text[])
 """)
-# Memories that are a person's, or were before they were promoted: one index for each of the three.
+# Memories that belong to a person, or did before they were promoted: one index for each of the three.
 OF_PERSON = """(scope = 'user' AND user_id = ANY(:senders)
     OR scope = 'session' AND session_id IS NOT NULL AND user_id = ANY(:senders) OR promoted_from = ANY(:senders))"""
-# Which memories go with a subject; `IS NULL` of both is a tenant's.
+# Memories of a subject; with both null, of the tenant.
 _MEMORIES = f"""
     created_at <= :until AND (CAST(:senders AS text[]) IS NULL OR {OF_PERSON})
         AND (CAST(:chat AS text) IS NULL OR learned_in = :chat)
@@ -58,7 +58,7 @@ _EMPTY_TENANT = (
     text("DELETE FROM daily_counters WHERE tenant_id = :tenant"),
     text("UPDATE sources SET label = '' WHERE tenant_id = :tenant AND created_at <= :until"),
     text("DELETE FROM llm_calls WHERE tenant_id = :tenant AND called_at <= :until"),
-    # a key of some chats names them; of another one only the label names anybody, and it goes on reading the receipt
+    # a key limited to chats names them; other keys must still read the receipt, and only their label may name somebody
     text("DELETE FROM api_keys WHERE tenant_id = :tenant AND created_at <= :until AND chats IS NOT NULL"),
     text("UPDATE api_keys SET label = '' WHERE tenant_id = :tenant AND created_at <= :until"),
 )
@@ -129,7 +129,7 @@ def messages_to_erase(
     senders: Sequence[str] | None,
     external_id: str | None,
 ) -> Sequence[Row[Any]]:
-    """Return a chat's messages that are to go, those of one session together: rows of `(id, chars)`."""
+    """Return the messages of a chat to erase, in order of session: rows of `(id, chars)`."""
     which = {"external_id = :external": external_id, "sender_id = ANY(:senders)": senders}
     narrowed = " AND ".join(condition for condition, value in which.items() if value is not None)
     statement = text(f"""
@@ -146,7 +146,7 @@ def external_ids(connection: Connection, ids: Sequence[int], after: datetime | N
 
 
 def drop_pending_of_chat(connection: Connection, chat_id: str, until: datetime) -> None:
-    """Delete the edits that waited in a chat at that time."""
+    """Delete the edits that were pending in a chat at a time."""
     run(connection, _DROP_PENDING_OF_CHAT, chat=chat_id, until=until)
 
 
@@ -164,7 +164,7 @@ def delete_memories(
     chat_id: str | None,
     limit: int,
 ) -> Sequence[Row[Any]]:
-    """Delete up to `limit` memories of a person, a chat or all; return what suppression hashes are made of."""
+    """Delete up to `limit` memories of a person, a chat or all; return their fields for suppression hashes."""
     gone = run(connection, _DELETE_MEMORIES, until=until, senders=senders, chat=chat_id, limit=limit).all()
     outdated.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"memory:{row.id}" for row in gone])
     return gone
@@ -176,7 +176,7 @@ def old_sessions(connection: Connection, chat_id: str, until: datetime, limit: i
 
 
 def delete_chat(connection: Connection, tenant_id: str, chat_id: str) -> int:
-    """Delete a chat without messages, and what names it; return 0 if somebody has gone on talking there."""
+    """Delete a chat without messages, and what names it; return 0 if it has new messages."""
     gone = run(connection, _DELETE_CHAT, chat=chat_id).rowcount
     if gone:
         run(connection, _DELETE_BACKFILLS, tenant=tenant_id, chat=chat_id)
@@ -196,7 +196,7 @@ def empty_tenant(connection: Connection, tenant_id: str, until: datetime) -> Non
 def plan(
     connection: Connection, *, chat_id: str | None, senders: Sequence[str] | None, external_id: str | None
 ) -> Row[Any]:
-    """Count the messages, chats, memories and queries that a forgetting would take."""
+    """Count the messages, chats, memories and queries that a forgetting would delete."""
     return run(connection, _PLAN, chat=chat_id, senders=senders, external=external_id).one()
 
 
@@ -233,19 +233,19 @@ def list_receipts(connection: Connection, limit: int) -> list[Receipt]:
 
 
 def receipt_subject(connection: Connection, receipt_id: int) -> dict[str, Any] | None:
-    """Return what a receipt is about, as long as it is not forgotten."""
+    """Return the subject of a receipt, unless it was cleared when the forgetting finished."""
     return next(iter(column(connection, _RECEIPT_SUBJECT, id=receipt_id)), None)
 
 
 def add_counts(
     connection: Connection, receipt_id: int, counts: Mapping[str, int], *, done: bool = False
 ) -> None:
-    """Add to a receipt's counts; with `done`, forget whom it was about."""
+    """Add to a receipt's counts; with `done`, finish it and clear its subject."""
     run(connection, _ADD, id=receipt_id, counts=counts, done=done)
 
 
 def keep_names(connection: Connection, receipt_id: int, names: Sequence[str]) -> None:
-    """Keep the names that a person went by with a receipt's subject, as long as that is not forgotten."""
+    """Add a person's names to a receipt's subject, unless that is cleared."""
     run(connection, _NAME, id=receipt_id, names=names)
 
 

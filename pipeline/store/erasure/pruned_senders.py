@@ -1,7 +1,7 @@
-"""SQL of whose messages retention has removed from sessions, which may still speak of them.
+"""SQL of the senders whose messages retention has pruned from sessions, which may still speak of them.
 
-As long as a session has all its messages, they say whose it is. One that lacks some, with nobody noted, was pruned
-before that was noted.
+A session with all its messages names its senders by them. One that lacks messages without a record was pruned before
+senders were recorded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,14 +14,14 @@ from pipeline.store.messages.messages import waits
 from pipeline.store.sessions.sessions import COLUMNS, IN_SESSIONS, as_session
 from schemas.sessions import Session
 
-# Without `OFFSET 0` Postgres reads all that is noted of the tenant instead.
+# Without `OFFSET 0` Postgres reads all pruned senders of the tenant instead.
 _IS_NOTED = """EXISTS (
     SELECT 1 FROM pruned_senders noted WHERE noted.tenant_id = s.tenant_id AND noted.session_id = s.id OFFSET 0)"""
 _PLACED = f"""(
     SELECT count(*) FROM messages m
     WHERE m.chat_id = s.chat_id AND m.session_key = s.session_key AND m.sent_at BETWEEN s.started_at AND s.ended_at
         AND NOT {waits("m")})"""
-# Where others are missing already, with nobody noted, nobody is noted now: these would pass for all.
+# A session that already lacks messages without a record gets none: these senders would seem to be all.
 _NOTE = text(f"""
     WITH doomed AS MATERIALIZED (
         SELECT DISTINCT session.id, m.sender_id FROM {IN_SESSIONS} AND m.id = ANY(:messages)
@@ -41,7 +41,7 @@ _MERGE = text("""
     ORDER BY p.sender_id, joined.survivor ON CONFLICT DO NOTHING
 """)
 _NOTED = "s.id IN (SELECT session_id FROM pruned_senders WHERE sender_id = ANY(:senders))"
-# Of those with nobody noted, in the person's chats, these that name the person, or all where nobody else is.
+# Pruned sessions without a record, in the person's chats: those that name the person, or all if nobody else is there.
 _UNKNOWN = f"""
     s.chat_id = ANY(:chats) AND s.status <> 'merged'
         AND (s.participants && CAST(:names AS text[]) OR s.chat_id NOT IN (
@@ -59,27 +59,27 @@ _SESSIONS_OF = text(f"""
 
 
 class PrunedPerson(NamedTuple):
-    """Somebody whose messages retention may have removed from sessions."""
+    """A person whose messages retention may have pruned from sessions."""
 
     senders: Sequence[str]
-    # names that they went by, and chats that they are or were in: where nobody is noted, these tell
+    # their names and their past and present chats, which identify sessions without a record
     names: Sequence[str]
     chats: Sequence[str]
 
 
 def note(connection: Connection, message_ids: Sequence[int]) -> None:
-    """Note in their sessions whose these placed messages are, which retention is about to remove."""
+    """Record the senders of placed messages in their sessions, before retention removes the messages."""
     run(connection, _NOTE, messages=message_ids)
 
 
 def merge(connection: Connection, into: Mapping[int, int]) -> None:
-    """Move what is noted of sessions `{loser: survivor}` to their survivors."""
+    """Move the pruned senders of sessions `{loser: survivor}` to their survivors."""
     run(connection, _MERGE, **arrays("losers survivors", into.items()))
     clear(connection, list(into))
 
 
 def clear(connection: Connection, session_ids: Sequence[int]) -> None:
-    """Delete what is noted of sessions from which nothing is left that was made of their pruned messages."""
+    """Delete the pruned senders of sessions that no longer hold anything made from pruned messages."""
     run(connection, "DELETE FROM pruned_senders WHERE session_id = ANY(:sessions)", sessions=session_ids)
 
 

@@ -115,7 +115,7 @@ MERGED_SESSIONS = """
         AND coalesce(merged_at, created_at) < now() - interval '30 days'
     ORDER BY id LIMIT :batch
 """
-# Closes with no message of their key before them cut nothing any more. The others stay: a late message between two
+# Closes with no message of their key before them no longer split anything. The others stay: a late message between two
 # sessions must not join what an agent has closed.
 SESSION_CLOSES = """
     SELECT tenant_id, chat_id, session_key, closed_at FROM session_closes c
@@ -134,7 +134,7 @@ COUNTERS = """
     SELECT tenant_id, day, name, slot FROM daily_counters
     WHERE day < CAST(:before AS timestamptz)::date ORDER BY day, name, slot LIMIT :batch
 """
-# Days that nobody adds to any more, told apart by slot: only the sum counts.
+# Slots of past days, to which nobody adds any more: only the sum counts.
 COUNTERS_APART = """
     SELECT tenant_id, day, name, slot FROM daily_counters
     WHERE slot > 0 AND day < (now() AT TIME ZONE 'UTC')::date - 1 ORDER BY day, name, slot LIMIT :batch
@@ -155,7 +155,7 @@ PENDING_EDITS = """
 REFUSED_PAYLOADS = """
     SELECT tenant_id, key FROM refused_payloads WHERE refused_at < :before ORDER BY refused_at LIMIT :batch
 """
-# What a row is known by, where that is not its `id`.
+# The primary key of a table, where that is not `id`.
 _KEYS = {
     "query_log": ("tenant_id", "context_id"),
     "llm_calls": ("tenant_id", "id"),
@@ -196,7 +196,7 @@ def delete(connection: Connection, table: str, doomed: str, **values: object) ->
 
 
 def fold_counters(connection: Connection, doomed: str, **values: object) -> int:
-    """Add the figures that the statement finds to those of their day's slot 0; return how many rows went."""
+    """Add the figures that a statement finds to slot 0 of their day; return how many rows were deleted."""
     statement = text(f"""
         WITH gone AS (
             DELETE FROM daily_counters t USING ({doomed}) doomed
@@ -216,8 +216,8 @@ def fold_counters(connection: Connection, doomed: str, **values: object) -> int:
 def delete_messages(connection: Connection, doomed: str, **values: object) -> int:
     """Delete placed raw messages, and subtract them from their chats' counters.
 
-    Sessions and summaries keep what they say of them, and revisions are not raised: the past has not changed. Whose
-    they were is noted. Chats are locked before their messages, as everywhere.
+    Sessions and summaries keep what they say about them, and revisions are not raised: the past has not changed. Their
+    senders are recorded. Chats are locked before their messages, as everywhere.
     """
     rows = run(connection, text(doomed), **values).all()
     run(connection, _LOCK_CHATS, chats=sorted({row.chat_id for row in rows}))

@@ -1,4 +1,4 @@
-"""SQL of the suppression list: a tenant's key, the lock between accepting and forgetting, what must not come back."""
+"""SQL of the suppression list: a tenant's key, the lock between accepting and forgetting, the entries."""
 
 import secrets
 from collections.abc import Collection, Iterable
@@ -43,7 +43,7 @@ _LISTED = text("SELECT hash, until FROM suppression_list WHERE hash = ANY(:hashe
 def lock(
     connection: Connection, tenant_id: str, chat_id: str | None = None, *, exclusive: bool = False
 ) -> None:
-    """Hold off forgetting while something is stored; `exclusive`: hold off whatever is being stored.
+    """Block forgetting while something is stored, or with `exclusive` block storing.
 
     Two levels: with a chat, storing holds tenant and chat shared, and `exclusive` only the chat, so that a deletion
     in one chat waits for none of the others. Waits, for as long as the longest batch that is being accepted; first
@@ -58,7 +58,7 @@ def lock(
 
 
 def lock_as_tenant(connection: Connection, tenant_id: str, chat_id: str) -> None:
-    """Say which tenant a transaction of `Database.undecided` serves, and lock as `lock` does with a chat."""
+    """Set the tenant of a transaction of `Database.undecided`, and lock as `lock` does with a chat."""
     run(connection, _LOCK_AS_TENANT, tenant=tenant_id, chat=chat_id)
 
 
@@ -68,7 +68,7 @@ def lock_at_once(tenant_id: str, chat_id: str) -> Statement:
 
 
 def key(connection: Connection) -> bytes | None:
-    """Return the tenant's key, or None before there is any entry."""
+    """Return the tenant's key, or None if it has none yet."""
     return next((bytes(key) for key in column(connection, _KEY)), None)
 
 
@@ -80,7 +80,7 @@ def put_key(connection: Connection, tenant_id: str, key: bytes) -> bytes:
 
 
 def ensure_key(connection: Connection, tenant_id: str) -> bytes:
-    """Return the tenant's key, made if there is none."""
+    """Return the tenant's key, creating it if there is none."""
     return put_key(connection, tenant_id, secrets.token_bytes(KEY_BYTES))
 
 
@@ -97,7 +97,7 @@ def remove(connection: Connection, entry: bytes) -> None:
 
 
 def listed(connection: Connection, hashes: Collection[bytes]) -> dict[bytes, Row[Any]]:
-    """Return those of these hashes that are on the suppression list, each with its `until`."""
+    """Return the hashes that are on the suppression list, each with its `until`."""
     return {bytes(row.hash): row for row in run(connection, _LISTED, hashes=list(hashes))}
 
 

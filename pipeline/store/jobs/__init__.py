@@ -1,1 +1,1 @@
-"""SQL of durable work: jobs, their claims, dead letters, backfills."""
+"""SQL of durable jobs, their claims, dead letters and backfills."""

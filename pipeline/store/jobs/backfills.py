@@ -1,4 +1,4 @@
-"""SQL of backfills: what they are asked, how far they are, and the windows of rows they look at."""
+"""SQL of backfills: their requests, their progress, and the windows of rows they read."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -13,7 +13,7 @@ from schemas.backfills import Backfill, BackfillRequest
 from schemas.memory.facts import RULES
 from schemas.sessions import EXTRACTIVE
 
-# One whose own job was given up has failed.
+# A backfill whose own job is dead has failed.
 _DEAD = """SELECT 1 FROM jobs j WHERE j.tenant_id = backfills.tenant_id AND j.kind = 'backfill'
     AND j.key = CAST(backfills.id AS text) AND j.dead_at IS NOT NULL"""
 _COLUMNS = f"""id, filter, "cursor", total, seen, raised, created_at, updated_at, finished_at,
@@ -31,7 +31,7 @@ _SET_STATE = text("""
         finished_at = CASE WHEN :state IN ('running', 'paused') THEN NULL ELSE now() END
     WHERE id = :id
 """)
-# all that it has enqueued and the workers have still to do
+# jobs that it has enqueued and workers have not done yet
 _PENDING = text("""
     SELECT trace_id, count(*) FROM jobs WHERE due_at IS NOT NULL AND trace_id = ANY(:traces) GROUP BY trace_id
 """)
@@ -52,7 +52,7 @@ _ADVANCE = text("""
 """)
 _FOR_MODEL = """(
     t.chat_id = ANY(CAST(:model_chats AS text[])) OR cardinality(CAST(:model_chats AS text[])) = 0)"""
-# A model does not summarize what retention has left of a session that has a summary.
+# A model does not resummarize a session that retention has pruned.
 _WHOLE = """t.message_count <= (
     SELECT count(*) FROM messages m WHERE m.tenant_id = t.tenant_id AND m.chat_id = t.chat_id
         AND m.session_key = t.session_key AND m.sent_at BETWEEN t.started_at AND t.ended_at)"""
@@ -64,7 +64,7 @@ def _as_backfill(row: Row[Any]) -> Backfill:
 
 
 def insert(connection: Connection, tenant_id: str, request: BackfillRequest, total: int) -> Backfill:
-    """Begin a backfill."""
+    """Create a backfill."""
     values = {"kind": request.kind, "batch_size": request.batch_size, "rate": request.rate_per_second}
     data = request.model_dump(mode="json")
     return _as_backfill(run(connection, _INSERT, tenant=tenant_id, filter=data, total=total, **values).one())
@@ -82,7 +82,7 @@ def listing(connection: Connection, limit: int) -> list[Backfill]:
 
 
 def running(connection: Connection) -> list[Backfill]:
-    """Return the running backfills of all tenants, without what they are limited to (maintenance)."""
+    """Return the running backfills of all tenants, without their filters (maintenance)."""
     return [
         Backfill(
             request=BackfillRequest(kind=row.kind),
@@ -107,7 +107,7 @@ def with_pending(connection: Connection, backfills: Sequence[Backfill]) -> list[
 
 
 def rate(connection: Connection, kind: str) -> float | None:
-    """Return the rows that the last complete backfill of a kind did in a second; None without one."""
+    """Return the rows per second of the last completed backfill of a kind; None without one."""
     rows_per_second = connection.scalar(_RATE, {"kind": kind})
     return None if rows_per_second is None else float(rows_per_second)
 
@@ -118,7 +118,7 @@ def set_state(connection: Connection, backfill_id: int, state: str, *, error: st
 
 
 def advance(connection: Connection, backfill_id: int, cursor: dict[str, Any], seen: int, raised: int) -> None:
-    """Record how far a backfill has come."""
+    """Record the progress of a backfill."""
     run(connection, _ADVANCE, id=backfill_id, cursor=cursor, seen=seen, raised=raised)
 
 
@@ -129,7 +129,7 @@ def _filters(time: str, chat: str = "chat_id") -> str:
 
 
 def _without_vector(owner: str, time: str, tokens: str) -> str:
-    """Return what has text to embed; missing is what has no vector in some of the written spaces."""
+    """Return SQL of the rows with text to embed; those without a vector in a written space are missing."""
     rows, chat = EMBEDDABLE[owner]
     return f"""
         SELECT t.id AS position, '{owner}:' || t.id AS key, t.{chat} AS chat, {tokens} AS tokens,
@@ -149,7 +149,7 @@ def _sessions(missing: str, which: str = "true") -> str:
     """
 
 
-# What each kind looks at: a table with its keyset, the job's key of a row, its chat, whether it is missing something.
+# Rows of each kind: position, job key, chat, whether something is missing.
 SOURCES = {
     "embed_sessions": _without_vector("session", "ended_at", "length(t.summary_text) / 4"),
     "embed_messages": _without_vector("message", "sent_at", "t.token_count"),
@@ -227,7 +227,7 @@ class Tokens(NamedTuple):
 def count_tokens(
     connection: Connection, source: str, *, missing_only: bool, limit: int | None, **values: Any
 ) -> Tokens:
-    """Count up to `limit` rows of a source that says `tokens`, and those."""
+    """Count up to `limit` rows of a source with `tokens`, and sum these."""
     statement = text(f"""
         SELECT count(*), coalesce(sum(tokens), 0) FROM (
             SELECT tokens FROM ({SOURCES[source]}) s WHERE missing OR NOT :missing_only
@@ -238,7 +238,7 @@ def count_tokens(
 
 
 def unfinished(connection: Connection, source: str, upto: str, **values: Any) -> int:
-    """Count the rows up to a position that still lack something, but for those that were given up."""
+    """Count the rows up to a position that are still missing something, except those given up."""
     kind = source.partition("_")[0]
     statement = text(f"""
         SELECT count(*) FROM ({SOURCES[source]}) s WHERE missing AND position <= CAST(:upto AS {_type(source)})
@@ -264,7 +264,7 @@ def outstanding(
     kind, _, _ = source.partition("_")
     prefixes = {"embed_messages": "message:", "embed_memories": "memory:", "rollup": ""}
     prefix = prefixes.get(source, "session:")
-    # from the job to its object: the other way round all that is stored would be looked at
+    # from the job to its row: the other way round every stored row would be read
     matching = f"""
         FROM (SELECT *, CASE WHEN starts_with(key, '{prefix}')
                 THEN CAST(substr(key, {len(prefix) + 1}) AS {_type(source)}) END AS position

@@ -1,4 +1,4 @@
-"""SQL that claims jobs: what a dead worker left, then live jobs before imports and backfills, in fair turns.
+"""SQL that claims jobs: abandoned ones first, then live jobs before imports and backfills, in fair turns.
 
 A claim costs the same however many jobs are pending, of however many tenants: every look at the table is the first
 entries of an index, their number bounded by the batch. Only the rows that are taken are locked, so workers that
@@ -117,7 +117,7 @@ _TAKE = text(f"""
     FROM picked WHERE jobs.tenant_id = picked.tenant_id AND jobs.kind = :kind AND jobs.key = picked.key
     RETURNING {_GIVEN}, false AS abandoned
 """)
-# As after any failed attempt it waits: what has killed its worker several times in a row is not given up in seconds.
+# Wait as after a failed attempt: a job that kills its worker several times in a row must not be dead within seconds.
 _RELEASE_DEAD = text("""
     UPDATE jobs SET due_at = least(due_at, now() + make_interval(secs => 2.0 ^ attempts))
     WHERE claimed IS NOT NULL AND token = ANY(CAST(:tokens AS bigint[]))
@@ -156,7 +156,7 @@ _DUE_BY_KIND = text(f"""
 
 
 class Turn(NamedTuple):
-    """Who was served last: the next claim begins behind, and comes round."""
+    """The tenant and lane served last: the next claim starts after them, and wraps around."""
 
     tenant_id: str = ""
     lane: int = -1
@@ -166,7 +166,7 @@ class Claimed(NamedTuple):
     """The rows of one claim."""
 
     rows: Sequence[Claim]
-    # more may be due, or was due and locked by somebody at that moment
+    # whether more jobs may be due, including jobs that were locked at that moment
     more: bool
     turn: Turn
 
@@ -177,7 +177,7 @@ def _oldest_of(priority: int) -> str:
         ORDER BY due_at LIMIT :batch)"""
 
 
-# All that is due, if it is no more than a batch.
+# All due jobs, if they fit into a batch.
 _OLDEST = text(f"SELECT * FROM ({_oldest_of(LIVE)} UNION ALL {_oldest_of(LATER)}) AS due LIMIT :batch")
 
 
@@ -209,10 +209,10 @@ def claim(
     priority = oldest[-1].priority
     before = [row for row in oldest if row.priority < priority]
     if len(oldest) == batch:
-        # more is due than is taken: what is of the last priority takes turns, all before it fits
+        # more is due than fits: jobs of the last priority take turns, all others fit
         shared = {"kind": kind, "priority": priority, "batch": batch - len(before)}
         dealt = run(connection, _DEAL, **shared, tenant=after.tenant_id, lane=after.lane).all()
-    # The oldest at the end: turns of those who wait for a later moment do not keep anybody from being found.
+    # The oldest come last as a fallback: lanes whose jobs are not due yet may have used up the turns.
     candidates = dict.fromkeys((row.tenant_id, row.key) for row in (*before, *dealt, *oldest))
     rows = run(connection, _TAKE, **values, batch=batch, **arrays("tenants keys", candidates)).all()
     more = len(oldest) == batch or len(rows) < len(candidates)
@@ -224,7 +224,7 @@ def _as_claims(rows: Iterable[Row[Any]]) -> list[Claim]:
 
 
 def _turn(dealt: Sequence[Row[Any]], taken: Sequence[Row[Any]]) -> Turn | None:
-    """Return the last one in the walk that something was taken of, or None if no turns were dealt."""
+    """Return the last tenant and lane in the walk that a job was taken from, or None if no turns were dealt."""
     keys = {(row.tenant_id, row.key) for row in taken}
     served = [row for row in dealt if (row.tenant_id, row.key) in keys]
     last = max(served, key=lambda row: (row.tenant_step, row.lane_step), default=None)
@@ -236,17 +236,17 @@ SWEEPING = 0x62737765
 
 
 def lock_sweep(connection: Connection) -> bool:
-    """Hold off other sweeps until this transaction ends; return False if another one is under way."""
+    """Block other sweeps until this transaction ends; return False if another one is running."""
     return holds(connection, "SELECT pg_try_advisory_xact_lock(:key)", key=SWEEPING)
 
 
 def release_dead(connection: Connection, tokens: Sequence[int]) -> int:
-    """End the leases of a process that is surely gone, by their tokens; return how many it still had (maintenance)."""
+    """End the leases of a process known to be gone, by their tokens; return how many it still had (maintenance)."""
     return run(connection, _RELEASE_DEAD, tokens=list(tokens)).rowcount
 
 
 def mark_exhausted_dead(connection: Connection, max_attempts: int) -> dict[tuple[str, str], int]:
-    """Mark expired jobs without attempts left as dead, or due if wanted anew (maintenance).
+    """Mark expired jobs without attempts left as dead, or due if requested again (maintenance).
 
     Returns how many are dead, by tenant and kind.
     """

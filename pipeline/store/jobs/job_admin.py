@@ -1,4 +1,4 @@
-"""SQL with which an operator looks at jobs and dead letters, one by one or by filter, and repairs them."""
+"""SQL with which an operator inspects and repairs jobs and dead letters, one by one or by filter."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,7 +30,7 @@ def _items(jobs: str) -> str:
 """
 
 
-# what a state is by an index, as most jobs are of another one
+# the states that have an index, as few jobs are in them
 _OF_STATE = """(CAST(:state AS text) IS DISTINCT FROM 'dead' OR dead_at IS NOT NULL)
     AND (CAST(:state AS text) IS DISTINCT FROM 'running' OR claimed IS NOT NULL)"""
 _LISTING = text(f"""
@@ -115,9 +115,9 @@ def listing(
     older_than_seconds: float | None,
     limit: int | None,
 ) -> Sequence[Row[Any]]:
-    """Return jobs, longest there first, each row with the `total` without the limit.
+    """Return jobs, oldest first, each row with the `total` without the limit.
 
-    Of one tenant as the app role, of all as maintenance. `error` is a part of the error's text.
+    The app role sees one tenant, maintenance all. `error` is a part of the error's text.
     """
     values = {"state": state, "kind": kind, "key": key, "error": error, "older": older_than_seconds}
     return run(connection, _LISTING, **values, limit=limit).all()
@@ -132,7 +132,7 @@ def totals(connection: Connection, at_most: int) -> Sequence[Row[Any]]:
 
 
 def dead_letters(connection: Connection, limit: int) -> Sequence[Row[Any]]:
-    """Return the latest dead letters of all kinds, of all that the role may see."""
+    """Return the latest dead letters of all kinds that the role may see."""
     return run(connection, _LATEST_DEAD, limit=limit).all()
 
 
@@ -149,7 +149,7 @@ def chat_of(connection: Connection, kind: str, key: str) -> str | None:
 
 
 def replay(connection: Connection, kind: str, keys: Sequence[str]) -> list[str]:
-    """Make jobs of one tenant due at once with all their attempts, but running ones; return their keys."""
+    """Make jobs of one tenant, except running ones, due at once with all their attempts; return their keys."""
     return column(connection, _REPLAY, kind=kind, keys=keys)
 
 

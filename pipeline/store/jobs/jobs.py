@@ -11,9 +11,9 @@ from schemas.errors import LeaseLost
 from schemas.kinds import INGEST
 
 LIVE, LATER = 0, 1
-"""Priorities: what people say now, and what imports and backfills bring. The lower one is claimed first."""
+"""Priorities: live messages, and imports and backfills. The lower one is claimed first."""
 LANE = "hashtext({lane}) & 32767"
-"""The lane of the jobs of a chat, which takes turns with those of others; 0 is that of jobs whose chat is not known."""
+"""The lane of a chat's jobs, which takes turns with other lanes; 0 is for jobs without a known chat."""
 
 _ENQUEUE = text(f"""
     INSERT INTO jobs (tenant_id, kind, key, lane, priority, due_at, trace_id)
@@ -99,26 +99,26 @@ _STATE = text("""
 
 
 class NewJob(NamedTuple):
-    """A job that a change asks for."""
+    """A job to enqueue."""
 
     kind: str
     key: str
-    # the chat that it is about: within a tenant chats take turns; empty: none
+    # the chat it is about, as the chats of a tenant take turns; empty: none
     lane: str = ""
     priority: int = LIVE
     # seconds until it is due
     delay_seconds: float = 0
-    # the request that asks
+    # the request that caused it
     trace_id: str | None = None
 
 
 AGAIN = _ENQUEUE.text[_ENQUEUE.text.index("ON CONFLICT") :]
-"""What raising does with a row that is there, for statements that raise what they have just stored."""
+"""The conflict clause of enqueueing, for statements that enqueue jobs for the rows they store."""
 
 
 def enqueue_all(connection: Connection, tenant_id: str, new_jobs: Iterable[NewJob]) -> None:
     """Enqueue jobs in the transaction of the change that asks for them."""
-    # of several of one key the last one counts
+    # the last job of a key counts
     unique = {job[:2]: job._replace(delay_seconds=float(job.delay_seconds)) for job in new_jobs}
     if unique:
         values = arrays("kinds keys lanes priorities delays traces", unique.values())
@@ -149,21 +149,21 @@ class Claim:
     tenant_id: str
     kind: str
     key: str
-    # fences the result: no other claim of this row has this number
+    # fencing token: no other claim of this row has this number
     token: int
-    # how often it was tried, this time included
+    # number of attempts, this one included
     attempts: int
-    # the request that asked for it
+    # the request that caused it
     trace_id: str | None
-    # `LIVE` or `LATER`: what follows from it is not more urgent
+    # `LIVE` or `LATER`; jobs that it enqueues are no more urgent
     priority: int = LIVE
     # its former worker died, or was slower than its lease
     abandoned: bool = False
-    # what went wrong with it, also where its job ends well enough: `runner.fail`
+    # what went wrong, even if the job succeeds in the end: `runner.fail`
     failures: list[str] = field(default_factory=list, compare=False)
-    # not empty: nothing was made of it, and nothing is wrong: `runner.pass_over`
+    # not empty: it was skipped, without an error: `runner.pass_over`
     passed_over: list[None] = field(default_factory=list, compare=False)
-    # not empty: something newer was wanted meanwhile, and it is due again
+    # not empty: it was requested again meanwhile, and is due again
     wanted_anew: list[None] = field(default_factory=list, compare=False)
 
 
@@ -176,9 +176,9 @@ def finish(
 ) -> None:
     """Mark one tenant's claims done, as the last statement of the transaction that saves their results.
 
-    A job is deleted unless something newer is wanted. `again_in` keeps it due, after this many seconds: a part was done
-    and there is more, or `error` says what it waits for. Raises `LeaseLost` when a claim is no longer ours, so that the
-    transaction rolls back.
+    A job is deleted unless it was requested again. `again_in` keeps it due, after this many seconds, because a part is
+    left or because of the `error` that it waits out. Raises `LeaseLost` if a claim is lost, so that the transaction
+    rolls back.
     """
     if not claims:
         return
@@ -196,22 +196,22 @@ def finish(
 
 
 def holds_claim(connection: Connection, claim: Claim) -> bool:
-    """Lock a claimed job against the next claim; False: it is no longer ours."""
+    """Lock a claimed job against the next claim; return False if the claim is lost."""
     return holds(connection, _LOCK_CLAIM, **_key(claim))
 
 
 def keep(connection: Connection, claim: Claim) -> None:
-    """Save a part of a claim's result and go on with it, in place of `finish`. Raises `LeaseLost` as that does."""
+    """Require that a claim still holds, to save a part of its result and continue. Raises `LeaseLost`."""
     _require(claim, holds_claim(connection, claim))
 
 
 def renew(connection: Connection, claim: Claim, lease_seconds: float, *, anew: bool = False) -> None:
-    """Renew a claim's lease, and with `anew` its attempts. Raises `LeaseLost` if it is no longer ours."""
+    """Renew a claim's lease, and with `anew` its attempts. Raises `LeaseLost` if the claim is lost."""
     _change(connection, _RENEW, claim, lease=lease_seconds, anew=anew)
 
 
 def do_again(connection: Connection, claim: Claim, *, delay_seconds: float) -> None:
-    """Keep a claim due after a while, or at once if something newer is wanted, in place of `finish`.
+    """Make a claimed job due again after a delay, or at once if requested again meanwhile, instead of `finish`.
 
     Its attempts count; what is saved is to be replaced. Raises `LeaseLost` as `finish` does.
     """
@@ -219,7 +219,7 @@ def do_again(connection: Connection, claim: Claim, *, delay_seconds: float) -> N
 
 
 def mark_dead(connection: Connection, claim: Claim, error: str) -> None:
-    """Give up a claim, unless it is wanted anew meanwhile. Raises `LeaseLost` if it is no longer ours."""
+    """Mark a claimed job as dead, unless requested again meanwhile. Raises `LeaseLost` if the claim is lost."""
     _change(connection, _MARK_DEAD, claim, error=error)
 
 
@@ -236,8 +236,8 @@ def _require(claim: Claim, held: bool) -> None:
         raise LeaseLost(f"{claim.kind} {claim.key} was claimed by somebody else")
 
 
-# What cannot be given up: something newer is wanted, which has all its attempts. Not so for `ingest`: new messages
-# do not help a chat that cannot be placed.
+# A job requested again meanwhile is not given up, but gets all its attempts. Not so `ingest`: new messages do not help
+# a chat that cannot be placed.
 ANEW = f"wanted > claimed AND kind <> '{INGEST}'"
 
 _SPENT = f"(:dead OR (:counts AND attempts >= :max_attempts)) AND NOT ({ANEW})"
@@ -265,7 +265,7 @@ def release(
     dead: bool = False,
     max_attempts: int = 0,
 ) -> int:
-    """Release claims of a kind without a result: to be tried again, or given up if `dead` or out of attempts.
+    """Release claims of a kind without a result: retry their jobs, or give up if `dead` or out of attempts.
 
     They lose no attempt unless it `counts`, and keep the last error where there is no new one. Returns how many were
     given up.
@@ -275,7 +275,7 @@ def release(
 
 
 def still_held(connection: Connection, claims: Sequence[Claim]) -> list[Claim]:
-    """Return those claims of a kind that were neither finished nor lost to somebody else."""
+    """Return the claims of a kind that are neither finished nor lost."""
     held = {
         (row.tenant_id, row.key)
         for row in run(connection, _STILL_CLAIMED, kind=claims[0].kind, **_rows(claims))

@@ -1,4 +1,4 @@
-"""SQL of jobs whose object has changed or is gone."""
+"""SQL of jobs whose object has changed or was deleted."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -26,24 +26,24 @@ _FENCE = text("""
 
 
 def drop(connection: Connection, tenant_id: str, kinds: Iterable[Kind | str], keys: Iterable[str]) -> int:
-    """Delete jobs whose object is gone, so that results in flight are discarded; return how many."""
+    """Delete jobs whose object was deleted, so that results in flight are discarded; return how many."""
     return run(
         connection, _DROP, tenant=tenant_id, kinds=[str(kind) for kind in kinds], keys=list(keys)
     ).rowcount
 
 
 def drop_old(connection: Connection, tenant_id: str, kind: Kind, until: datetime) -> None:
-    """Delete a tenant's jobs of one kind that were pending by then."""
+    """Delete a tenant's jobs of one kind that were pending at a time."""
     run(connection, _DROP_OLD, tenant=tenant_id, kind=str(kind), until=until)
 
 
 def clear_errors(connection: Connection, tenant_id: str, keys: Iterable[str]) -> None:
-    """Delete the errors of jobs whose object has changed: a model's words may quote what it was sent."""
+    """Clear the errors of jobs whose object has changed: a model's error may quote its input."""
     run(connection, _CLEAR_ERRORS, **_of_changed(tenant_id, keys))
 
 
 def fence(connection: Connection, tenant_id: str, keys: Iterable[str]) -> None:
-    """Discard results in flight of objects that have changed; their jobs may be claimed at once."""
+    """Discard results in flight for changed objects, and make their jobs claimable at once."""
     run(connection, _FENCE, **_of_changed(tenant_id, keys))
 
 

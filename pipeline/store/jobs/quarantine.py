@@ -1,4 +1,4 @@
-"""SQL of what may have killed its process, and of payloads that could not be accepted."""
+"""SQL of suspects that may have killed their process, and of payloads that could not be accepted."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ _TAKE_PAYLOAD = text("DELETE FROM refused_payloads WHERE key = :key RETURNING pa
 
 
 def count_try(connection: Connection, tenant_id: str, suspect: str) -> int:
-    """Count a try of a suspect alone, to be committed before it; return how many there were with this one."""
+    """Count an attempt at a suspect alone, to be committed before it; return the number of attempts."""
     return number(connection, _COUNT_TRY, tenant=tenant_id, kind=_KIND, key=suspect)
 
 
@@ -43,7 +43,7 @@ def tries(connection: Connection, suspects: Sequence[str]) -> dict[str, int]:
 def keep_payload(
     connection: Connection, tenant_id: str, key: str, payload: str, error: str, trace_id: str | None
 ) -> None:
-    """Keep a payload, JSON in ASCII, under its key; of a known one, keep the newest error."""
+    """Keep a payload, JSON in ASCII, under its key; update the error of a known one."""
     chats.ensure_tenant(connection, tenant_id)
     run(connection, _KEEP_PAYLOAD, tenant=tenant_id, key=key, payload=payload, error=error, trace=trace_id)
 
@@ -60,9 +60,9 @@ def take_payload(connection: Connection, key: str) -> tuple[str, str | None] | N
 
 
 def forget_payloads(connection: Connection, names: Sequence[Iterable[str]]) -> int:
-    """Delete the payloads that hold an id of each of these groups, or all without a group; return how many.
+    """Delete the payloads that contain an id of each group, or all without a group; return how many.
 
-    An unreadable payload does not say whose it is, so any mention counts.
+    An unreadable payload does not name its owner, so any mention counts.
     """
     held = " AND ".join(
         f"EXISTS (SELECT FROM unnest(CAST(:group{n} AS text[])) AS piece WHERE strpos(payload, piece) > 0)"
@@ -73,7 +73,7 @@ def forget_payloads(connection: Connection, names: Sequence[Iterable[str]]) -> i
 
 
 def _as_json(name: str) -> Iterator[str]:
-    """Return an id in the forms in which it may be written in a payload."""
+    """Yield the forms in which a payload may contain an id."""
     yield json.dumps(name)
     if name.removeprefix("-").isdecimal():
         yield f": {name},"

@@ -1,4 +1,4 @@
-"""SQL of the documents of an organization that are nearest by their index."""
+"""SQL that finds the nearest documents of an organization by the vector index."""
 
 from pipeline.store.memories.memory_conditions import LIVE, SAID, visible
 from pipeline.store.search import vector_search
@@ -7,12 +7,12 @@ from pipeline.store.vectors.vectors import distance, in_space
 from schemas.kinds import EMBED
 from schemas.vectors import EmbeddingSpace
 
-# Parts of documents that the index is asked for; a plan for any number would pass the index by.
+# Parts of documents requested from the index; a generic plan for any number would not use it.
 _BY_INDEX = 256
 
 
-# Documents of the organization that are compared one by one: all, or those that the index does not have yet. An empty
-# scope, as a key of the search, costs nothing, where a condition would read them all.
+# Documents of the organization that are compared one by one: all, or those not indexed yet. Searching for an empty
+# scope costs nothing, where a condition would read them all.
 COMPARED = """((m.scope = CASE WHEN (SELECT is_enough FROM found_by_index) THEN '' ELSE 'organization' END)
     OR (m.scope = 'organization' AND m.id = ANY(ARRAY(SELECT id FROM not_indexed))))"""
 

@@ -1,4 +1,4 @@
-"""SQL of the entity graph: what memories that are believed and may be shown name, and how that is related.
+"""SQL of the entity graph: the entities that believed and visible memories name, and their relations.
 
 What a memory names goes with the memory: whatever deletes, moves or hides that does so with its entities.
 """
@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, text
 
 from pipeline.store.chats.membership import Seen
 from pipeline.store.connections.statements import arrays, run
-from pipeline.store.memories.memory_conditions import BELIEVED, LIVE, SAID, place, since, visible
+from pipeline.store.memories.memory_conditions import BELIEVED, LIVE, SAID, since, visibility, visible
 
 _COLUMNS = "user_id, entity, name, alias, short, kind, relation"
 # Only as the first session names it: the names of another chat would be shown wherever the memory is.
@@ -39,7 +39,7 @@ _COUNTED = """mode() WITHIN GROUP (ORDER BY name) AS name,
     coalesce(mode() WITHIN GROUP (ORDER BY nullif(kind, 'unknown')), 'unknown') AS kind,
     count(DISTINCT memory_id) AS memories, min(at) AS first_at, max(at) AS last_at,
     coalesce(array_agg(DISTINCT chat ORDER BY chat) FILTER (WHERE chat IS NOT NULL), '{}') AS chats"""
-# The most important sentence that is about it, else that names it.
+# The most important memory about the entity, otherwise the most important one that names it.
 _LISTING = text(f"""
     SELECT * FROM (
         SELECT user_id, entity, {_COUNTED},
@@ -58,7 +58,7 @@ _LINKS = text(f"""
     FROM ({_SHOWN} AND e.user_id = :user AND e.entity = :entity) shown
     ORDER BY at DESC, memory_id DESC LIMIT :limit
 """)
-# Of a memory, what it is about and what that is related to.
+# The subject of a memory, and the entities related to it.
 _PAIRED = """JOIN memory_entities other ON other.tenant_id = own.tenant_id AND other.memory_id = own.memory_id
     AND (other.user_id, other.entity) <> (own.user_id, own.entity)"""
 _RELATED = text(f"""
@@ -71,7 +71,7 @@ _RELATED = text(f"""
 """)
 # Of what thousands of memories name only the latest are read, and beyond this limit their number does not matter.
 _READ = 100
-# Whatever is said of somebody has their name: only what is said of others leads on.
+# Every memory about a person has their name: only memories about others lead on.
 _REACHED = text(f"""
     WITH named AS MATERIALIZED (
         SELECT found.user_id, found.entity, max(one.name) AS name FROM (
@@ -106,9 +106,9 @@ _REACHED = text(f"""
 
 
 class EntityRow(NamedTuple):
-    """What a memory names, under one of its names."""
+    """An entity that a memory names, under one of its names."""
 
-    # the sender's id of somebody who writes; empty: nobody who does, who is known by `entity`
+    # the sender's id of a person who writes; empty: `entity` identifies it
     user_id: str
     entity: str
     # as it is written, normalized, and the first name of a person; empty: it has none
@@ -116,7 +116,7 @@ class EntityRow(NamedTuple):
     alias: str
     short: str
     kind: str
-    # what it is to the memory's subject; empty: it is the subject
+    # its relation to the memory's subject; empty: it is the subject
     relation: str
 
 
@@ -131,24 +131,24 @@ class Reached(NamedTuple):
 
 
 def note(connection: Connection, tenant_id: str, memory_id: UUID, named: Sequence[EntityRow]) -> None:
-    """Write what a memory names, unless that is known."""
+    """Write the entities that a memory names, unless they are stored already."""
     if named:
         values = arrays("users entities names aliases shorts kinds relations", named)
         run(connection, _NOTE, tenant=tenant_id, memory=memory_id, **values)
 
 
 def copy(connection: Connection, memory_id: UUID, into: UUID) -> None:
-    """Copy what a memory names to its copy."""
+    """Copy the entities of a memory to its copy."""
     run(connection, _COPY, id=memory_id, copy=into)
 
 
 def drop(connection: Connection, memory_id: UUID) -> None:
-    """Delete what a memory names, as its words have changed."""
+    """Delete the entities of a memory whose words have changed."""
     run(connection, "DELETE FROM memory_entities WHERE memory_id = CAST(:id AS uuid)", id=memory_id)
 
 
 def drop_people(connection: Connection, senders: Sequence[str]) -> None:
-    """Delete these senders as entities, and so what relates others to them."""
+    """Delete these senders as entities, together with the relations of others to them."""
     run(connection, "DELETE FROM memory_entities WHERE user_id = ANY(:senders)", senders=senders)
 
 
@@ -161,7 +161,7 @@ def listing(
     name: str | None = None,
     users: Sequence[str] = (),
 ) -> Sequence[Row[Any]]:
-    """Return entities, those of a normalized name or of these senders, or all, those of most memories first."""
+    """Return entities by normalized name, by these senders, or all; those with most memories first."""
     values = {"name": name, "users": users, "kind": kind, "limit": limit}
     return run(connection, _LISTING, **values, **_now(seen)).all()
 
@@ -182,7 +182,7 @@ def links(
 def related(
     connection: Connection, seen: Seen | None, user_id: str, entity: str, limit: int
 ) -> Sequence[Row[Any]]:
-    """Return what an entity is related to and how, what most memories say first."""
+    """Return the entities related to an entity with their relations, those that most memories state first."""
     return run(connection, _RELATED, user=user_id, entity=entity, limit=limit, **_now(seen)).all()
 
 
@@ -202,8 +202,8 @@ def reached(
     Of at most `named` and `near` entities the `links` written last; of `near` those that fewest memories name.
     """
     values = {"names": names, "users": users, "named": named, "near": near, "links": links}
-    return [Reached(*row) for row in run(connection, _REACHED, as_of=as_of, **values, **place(seen))]
+    return [Reached(*row) for row in run(connection, _REACHED, as_of=as_of, **values, **visibility(seen))]
 
 
 def _now(seen: Seen | None) -> dict[str, Any]:
-    return {"as_of": None, **place(seen)}
+    return {"as_of": None, **visibility(seen)}

@@ -1,4 +1,4 @@
-"""SQL of the evidence of learned memories: which messages of which sessions say them."""
+"""SQL of the evidence of learned memories: the messages, by session, that state them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _OF_MEMORIES = text(f"""
     SELECT {_COLUMNS_OF_GROUP} FROM memory_evidence WHERE memory_id = ANY(CAST(:ids AS uuid[]))
     GROUP BY memory_id, session_id ORDER BY said_at, session_id
 """)
-# What somebody has worded anew is not unlearned, as the next reading may word it as before.
+# A memory edited by hand keeps its evidence, as the next reading may restore the former words.
 _DROP_OF_SESSION = text("""
     DELETE FROM memory_evidence e USING memories m
     WHERE e.session_id = :session AND m.tenant_id = e.tenant_id AND m.id = e.memory_id AND m.edited_at IS NULL
@@ -79,7 +79,7 @@ _MEMORIES_OF = text("SELECT DISTINCT memory_id FROM memory_evidence WHERE sessio
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """The messages of one session that say one memory."""
+    """The messages of one session that state one memory."""
 
     memory_id: UUID | None
     session_id: int
@@ -104,7 +104,7 @@ class Evidence:
         return self.holds_from, self.holds_until
 
 
-def holding(evidence: Sequence[Evidence]) -> tuple[datetime | None, datetime | None]:
+def validity(evidence: Sequence[Evidence]) -> tuple[datetime | None, datetime | None]:
     """Return since when and until when a memory holds: what was said of that last, if all its chats say the same.
 
     `evidence` is by its time. What one chat alone says is not shown in another.
@@ -123,27 +123,29 @@ def of_memories(connection: Connection, ids: Sequence[UUID]) -> list[Evidence]:
 
 
 def memories_of(connection: Connection, session_id: int) -> set[UUID]:
-    """Return the memories that a session says."""
+    """Return the memories that a session is evidence for."""
     return set(column(connection, _MEMORIES_OF, session=session_id))
 
 
 def drop_of_session(connection: Connection, session_id: int) -> set[UUID]:
-    """Delete what a session says, and return the memories that rested on it."""
+    """Delete the evidence from a session; return the memories that rested on it."""
     return set(column(connection, _DROP_OF_SESSION, session=session_id))
 
 
-def take(connection: Connection, message_ids: Sequence[int], session_ids: Sequence[int]) -> set[UUID]:
+def drop_of_messages(
+    connection: Connection, message_ids: Sequence[int], session_ids: Sequence[int]
+) -> set[UUID]:
     """Delete the evidence that rests on these messages, or was made by a model of sessions that hold them."""
     return set(column(connection, _TAKE, messages=message_ids, sessions=session_ids))
 
 
-def take_of_senders(connection: Connection, senders: Sequence[str], until: datetime, limit: int) -> set[UUID]:
-    """Delete up to `limit` pieces of evidence that people gave by then."""
+def drop_of_senders(connection: Connection, senders: Sequence[str], until: datetime, limit: int) -> set[UUID]:
+    """Delete up to `limit` pieces of evidence given by these senders up to a time."""
     return set(column(connection, _TAKE_OF_SENDERS, senders=senders, until=until, limit=limit))
 
 
-def take_of_chat(connection: Connection, chat_id: str, until: datetime, limit: int) -> set[UUID]:
-    """Delete up to `limit` pieces of evidence from a chat, by then."""
+def drop_of_chat(connection: Connection, chat_id: str, until: datetime, limit: int) -> set[UUID]:
+    """Delete up to `limit` pieces of evidence from a chat up to a time."""
     return set(column(connection, _TAKE_OF_CHAT, chat=chat_id, until=until, limit=limit))
 
 

@@ -1,4 +1,4 @@
-"""SQL of learned memories: whose they are, what they say, and what supersedes them."""
+"""SQL of learned memories: their owners, their statements, and what supersedes them."""
 
 from collections.abc import Container, Iterable, Sequence
 from typing import Any
@@ -27,7 +27,7 @@ _OF_PERSON = text(
 )
 _SHARED = f"SELECT {_COLUMNS} FROM memories WHERE {_STATEMENTS} AND type <> 'document' AND "
 _OF_AGENT = text(f"{_SHARED} scope = 'agent' AND agent_id = :agent ORDER BY id")
-# What two groups decide is theirs.
+# Decisions of different groups are separate.
 _OF_GROUP = text(f"{_SHARED} scope = 'organization' AND learned_in = :chat ORDER BY id DESC LIMIT :limit")
 _BY_ID = text(f"SELECT {_COLUMNS} FROM memories WHERE id = ANY(CAST(:ids AS uuid[])) ORDER BY id")
 _COPIED = """importance, confidence, source, subject, attribute, value, learned_in, learned_by, said_at, holds_from,
@@ -81,7 +81,7 @@ MEMORIES_OF_GROUP = 500
 
 
 def lock_owner(connection: Connection, tenant_id: str, owner: str) -> None:
-    """Wait for and take the lock of an owner, so that two sessions do not learn the same twice."""
+    """Wait for the lock of an owner, so that two sessions do not learn the same fact twice."""
     run(connection, _LOCK_OWNER, name=f"{tenant_id} {owner}")
 
 
@@ -108,7 +108,7 @@ def by_id(connection: Connection, ids: Sequence[UUID]) -> Sequence[Row[Any]]:
 def nearest(
     connection: Connection, space: EmbeddingSpace, memory_id: UUID, ids: Sequence[UUID]
 ) -> list[tuple[UUID, float]]:
-    """Return `(id, cosine)` of those of these memories that have a vector, the nearest to a memory first."""
+    """Return `(id, cosine)` of the memories that have a vector, the nearest to a memory first."""
     if not ids:
         return []
     away = f"v.embedding::halfvec({space.dimensions}) <=> w.embedding::halfvec({space.dimensions})"
@@ -128,7 +128,7 @@ def insert(connection: Connection, tenant_id: str, **values: Any) -> None:
 
 
 def copy(connection: Connection, memory_id: UUID | None, into: UUID, content_hash: bytes) -> None:
-    """Write a memory again under another id, without its evidence."""
+    """Copy a memory to another id, without its evidence."""
     run(connection, _COPY, id=memory_id, copy=into, hash=content_hash)
 
 
@@ -143,14 +143,14 @@ def adopt(connection: Connection, memory_id: UUID, attribute: str, value: str) -
 
 
 def raise_importance(connection: Connection, memory_id: UUID, importance: float) -> None:
-    """Give a memory at least this importance."""
+    """Raise a memory's importance to at least this."""
     run(connection, _RAISE, id=memory_id, importance=importance)
 
 
 def set_supersessions(
     connection: Connection, tenant_id: str, among: Sequence[UUID], edges: Iterable[tuple[UUID, UUID]]
 ) -> None:
-    """Replace which of these memories supersede each other: `(older, newer)`."""
+    """Replace the supersessions among these memories: `(older, newer)`."""
     known = {tuple(row) for row in run(connection, _CLEAR_EDGES, ids=among)}
     supersede(connection, tenant_id, edges, known)
 
@@ -161,7 +161,7 @@ def supersede(
     edges: Iterable[tuple[UUID, UUID]],
     known: Container[tuple[UUID, ...]] = (),
 ) -> None:
-    """Note memories `(older, newer)` that supersede each other, but where the older one was said later.
+    """Record supersessions `(older, newer)`, except where the older one was said later.
 
     Those that are not `known` are logged.
     """
@@ -174,7 +174,7 @@ def supersede(
 def tell_superseded(
     connection: Connection, tenant_id: str, older: UUID, newer: UUID, chat_id: str | None
 ) -> None:
-    """Log and count, once it is committed, that a memory has taken the place of another one."""
+    """Log and count, once committed, that a memory has superseded another one."""
     ids = {"memory_id": str(older), "superseded_by": str(newer)}
     committed.tell(connection, "memory_superseded", tenant=tenant_id, chat_id=chat_id, **ids)
     counters.add(connection, tenant_id, {"memories_superseded": 1})
@@ -186,5 +186,5 @@ def superseded_by(connection: Connection, ids: Sequence[UUID]) -> list[UUID]:
 
 
 def learned(connection: Connection, ids: Sequence[str]) -> list[UUID]:
-    """Return those of these memories that were learned from a conversation."""
+    """Return the memories that were learned from a conversation."""
     return column(connection, _LEARNED, ids=ids) if ids else []

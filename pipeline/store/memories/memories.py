@@ -1,4 +1,4 @@
-"""SQL of memories and documents: write, delete, note that they were used; `memory_search` finds them."""
+"""SQL of memories and documents: write, delete, record their use; `memory_search` finds them."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -30,7 +30,7 @@ TOUCH = """
         expires_at = greatest(expires_at, now() + lives_for)
     WHERE id = ANY(CAST(:ids AS uuid[]))
 """
-"""SQL that notes that memories were shown; those that live for some time live on."""
+"""SQL that records that memories were shown and extends limited lifetimes."""
 _TOUCH = text(TOUCH)
 _CONTENTS = text("SELECT id, content FROM memories WHERE id = ANY(CAST(:ids AS uuid[]))")
 _PUT_CHUNKS = text(f"""
@@ -83,7 +83,7 @@ def insert(
 
 
 def delete(connection: Connection, tenant_id: str, identity: UUID) -> bool:
-    """Delete a memory with its vectors and its jobs; tell whether there was one."""
+    """Delete a memory with its vectors and its jobs; return whether it existed."""
     gone = run(connection, "DELETE FROM memories WHERE id = :id", id=identity).rowcount
     outdated.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"memory:{identity}"])
     return bool(gone)
@@ -95,7 +95,7 @@ def chat_of_session(connection: Connection, session_id: int) -> str | None:
 
 
 def touch(connection: Connection, ids: Sequence[str]) -> None:
-    """Record that these memories were shown; those that live for some time live on."""
+    """Record that these memories were shown, and extend limited lifetimes."""
     run(connection, _TOUCH, ids=ids)
 
 
@@ -113,12 +113,12 @@ _LOCK_DOCUMENT = text(f"SELECT pg_advisory_xact_lock(hashtextextended(:name, {RE
 def lock_document(
     connection: Connection, tenant_id: str, document_id: str, users: Sequence[str] | None = None
 ) -> None:
-    """Wait for and take the lock of the organization's or a person's document, so that two versions are never mixed."""
+    """Wait for the lock of the organization's or a person's document, so that two versions never mix."""
     run(connection, _LOCK_DOCUMENT, name=" ".join([tenant_id, document_id, *(users or ())[:1]]))
 
 
 def id_of_owner(connection: Connection, document_id: str, users: Sequence[str]) -> str | None:
-    """Return the id of a person under which they have a document; None: they have not."""
+    """Return the id of a person under which a document is stored; None if they do not have it."""
     return next(iter(column(connection, _ID_OF_OWNER, document=document_id, users=users)), None)
 
 
@@ -129,7 +129,7 @@ def put_chunks(
     chunks: Sequence[tuple[UUID, bytes, str]],
     importance: float,
 ) -> list[UUID]:
-    """Write chunks `(id, content hash, text)` in order, but those that exist; return the ids of the new ones."""
+    """Write the chunks `(id, content hash, text)` that do not exist, in order; return their ids."""
     values = {"document": document.document_id, "source": document.source, "language": document.language}
     written = arrays("ids hashes contents", chunks)
     rows = run(
@@ -152,7 +152,7 @@ def drop_document(
     *,
     keep: Sequence[bytes] = (),
 ) -> int:
-    """Delete the chunks of a document of the organization or a person but those with these hashes; return how many.
+    """Delete the chunks of the organization's or a person's document, except these hashes; return how many.
 
     Their vectors and jobs go with them.
     """

@@ -1,4 +1,4 @@
-"""SQL of the memories that a question may be answered with: of the organization, an agent, people and sessions."""
+"""SQL of the memories that may answer a question: of the organization, an agent, people and sessions."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from sqlalchemy import Connection, TextClause, text
 from pipeline.store.chats.membership import Seen
 from pipeline.store.connections.statements import run
 from pipeline.store.memories.documents_by_index import COMPARED, documents_by_index
-from pipeline.store.memories.memory_conditions import BELIEVED, LIVE, SAID, place, since, visible
+from pipeline.store.memories.memory_conditions import BELIEVED, LIVE, SAID, since, visibility, visible
 from pipeline.store.search import vector_search
 from pipeline.store.search.filters import Scope
 from pipeline.store.search.keyword_search import any_of
@@ -43,7 +43,7 @@ def _in_scope(named: str, documents: str = "m.scope = 'organization'") -> str:
     """
 
 
-# Whatever is asked: it would tell about whom there is anything.
+# Independent of the question: otherwise the number would reveal about whom there are memories.
 _NOBODY = "CAST('{}' AS text[])"
 _HIDDEN = f"SELECT count(*) FROM memories m WHERE {_in_scope(_NOBODY)} AND NOT ({visible('m')})"
 _SHARE_OF_WORDS = """CASE WHEN m.tsv @@ CAST(:any AS tsquery) THEN (
@@ -57,25 +57,25 @@ _TIMES = ("last_accessed_at", "holds_from", "holds_until", "created_at", "since"
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryScope:
-    """Which memories a question may be answered with: those that may be shown where it is asked, and whose they are."""
+    """The memories that may answer a question: what is visible where it is asked, and the owners."""
 
     scope: Scope
     seen: Seen
     agent_id: str | None
-    # people whom the question names: what they are called, by each of their ids
+    # names of the people whom the question names, by each of their ids
     named: Mapping[str, str] = field(default_factory=dict)
     # user memories of less importance are left out
     min_importance: float
-    # what was believed then; None: now
+    # search what was believed at this time; None: now
     as_of: datetime | None = None
     # most memories of each of the four scopes, and most chunks of documents
     limit: int
-    # whether those are counted that are hidden because of where they were learned, whatever is asked
+    # whether to count memories hidden because of where they were learned, whatever the question
     counts_hidden: bool = False
 
     @property
     def reach(self) -> int:
-        """How many of each are looked at first: some of what is near was superseded."""
+        """The number of each kind examined first: some of the nearest are superseded."""
         return self.limit + self.limit // 2
 
     def parameters(self) -> dict[str, Any]:
@@ -89,7 +89,7 @@ class MemoryScope:
             "reach": self.reach,
             "exact_up_to": vector_search.EXACT_UP_TO,
             "counts_hidden": self.counts_hidden,
-            **place(self.seen),
+            **visibility(self.seen),
         }
 
 
@@ -127,7 +127,7 @@ class FoundMemory:
 
     @property
     def kind(self) -> tuple[str, bool]:
-        """What it is counted with."""
+        """The kind that limits count it in."""
         return self.scope, self.type == "document"
 
 
@@ -144,7 +144,7 @@ class MemoryHits:
 def candidates(space: EmbeddingSpace | None, *, of_ids: bool = False) -> str:
     """Return SQL of `MemoryHits` as JSON: the `:reach` nearest of each kind, believed or not; `of_ids`: of `:ids`."""
     among = "m.id = ANY(CAST(:ids AS uuid[])) AND " if of_ids else ""
-    # whom such a memory is about need not be named
+    # the person that such a memory is about need not be named
     named = "ARRAY[m.user_id]" if of_ids else ":named_ids"
     by_index, in_scope, more = "", _in_scope(named), ""
     if space is not None and not of_ids:
@@ -204,14 +204,14 @@ def _nearest(space: EmbeddingSpace | None) -> str:
 
 
 def as_hits(columns: Sequence[Any]) -> MemoryHits:
-    """Return what `candidates` found as a value."""
+    """Convert the row of `candidates`."""
     rows, titles, hidden = columns
     return MemoryHits(found=[_memory(row) for row in rows or ()], titles=titles or {}, hidden=hidden or 0)
 
 
 def _memory(row: Mapping[str, Any]) -> FoundMemory:
     times = {name: datetime.fromisoformat(row[name]) if row[name] else None for name in _TIMES}
-    # JSON has a number that is none, such as the cosine to a vector of zeros, as text
+    # JSON has NaN, such as the cosine to a vector of zeros, as text
     numbers = {name: None if row[name] is None else float(row[name]) for name in ("cosine", "similarity")}
     return FoundMemory(**{**row, **times, **numbers})
 
@@ -259,7 +259,7 @@ def believed(
         held = Counter(memory.kind for memory in shown)
         if all(held[kind] >= which.limit for kind, count in near.items() if count >= reach):
             return replace(hits, found=_best_of_kinds(shown, which.limit))
-        # most of what is near was superseded
+        # most of the nearest were superseded
         reach, hits = reach * 4, None
 
 

@@ -1,4 +1,4 @@
-"""SQL that changes memories by hand: new words, a wider scope, what supersedes what, what is wrong."""
+"""SQL of manual changes of memories: rewording, promotion, supersession, retraction."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -30,7 +30,7 @@ _SET_EXPIRY = text("UPDATE memories SET expires_at = :expires_at, lives_for = NU
 _MERGE_METADATA = text("""
     UPDATE memories SET metadata = (metadata || CAST(:set AS jsonb)) - CAST(:removed AS text[]) WHERE id = :id
 """)
-# What lived as long as its session does not any more.
+# It no longer expires with its session.
 _PROMOTE = text("""
     UPDATE memories SET scope = :scope, session_id = NULL, user_id = :user, agent_id = :agent,
         promoted_from = coalesce(user_id, promoted_from),
@@ -75,7 +75,7 @@ _REVIVE = text("""
 
 
 class Owner(NamedTuple):
-    """The scope of a memory, and whose it is in it."""
+    """The scope of a memory, and its owner in that scope."""
 
     scope: str
     session: int | None
@@ -125,12 +125,12 @@ def merge_metadata(connection: Connection, identity: UUID, metadata: Mapping[str
 
 
 def promote(connection: Connection, identity: UUID, owner: Owner) -> None:
-    """Give a memory to another owner, and note whose it was; a session's lifetime ends with that."""
+    """Give a memory to another owner, record the former one, and drop a session's expiry."""
     run(connection, _PROMOTE, id=identity, scope=owner.scope, user=owner.user, agent=owner.agent)
 
 
 def retract(connection: Connection, identity: UUID, at: datetime) -> None:
-    """Record since when a memory is known to be wrong; what it superseded is believed again."""
+    """Record when a memory was found to be wrong; memories that it superseded are believed again."""
     run(connection, _RETRACT, id=identity, at=at)
     run(connection, "DELETE FROM memory_supersessions WHERE superseded_by = :id", id=identity)
 
@@ -138,7 +138,7 @@ def retract(connection: Connection, identity: UUID, at: datetime) -> None:
 def supersede(
     connection: Connection, tenant_id: str, old: UUID, new: UUID, *, at: datetime, also_in: list[str]
 ) -> None:
-    """Supersede a memory by another one of the same owner, which was said then, and in these chats too."""
+    """Supersede a memory by another one of the same owner, said at a time, and in these chats too."""
     run(connection, _DESCRIBE, id=new, old=old, at=at, chats=also_in)
     run(connection, _SUPERSEDE, tenant=tenant_id, old=old, new=new)
 

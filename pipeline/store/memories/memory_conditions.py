@@ -1,4 +1,4 @@
-"""SQL of what a memory must be like: shown in a place, believed at a time, and what else is asked for.
+"""SQL conditions on memories: visible in a place, believed at a time, and a caller's filters.
 
 What may be shown is shown with what may be known of it there: where and when it was said in other places is not.
 """
@@ -11,7 +11,7 @@ from pipeline.store.chats.membership import EVERYWHERE, Seen
 from pipeline.store.vectors.vectors import cosine, distance, in_space
 from schemas.vectors import EmbeddingSpace
 
-# Without a time everything that was ever said is known, whatever the clocks of those who said it.
+# Without a time every statement is known, whatever the sender's clock said.
 THEN = "coalesce(CAST(:as_of AS timestamptz), 'infinity')"
 LIVE = "(m.expires_at IS NULL OR m.expires_at > now())"
 
@@ -61,7 +61,7 @@ COLUMNS = """m.id, m.scope, m.type, m.content, m.user_id, m.agent_id, m.session_
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryConditions:
-    """What a memory must be like; None asks for nothing, and what is empty matches nothing."""
+    """Filters of memories; None sets no filter, and an empty one matches nothing."""
 
     scope: str | None = None
     user_ids: Collection[str] | None = None
@@ -72,7 +72,7 @@ class MemoryConditions:
     metadata: Mapping[str, Any] | None = None
 
     def sql(self) -> str:
-        """Return the conditions of what is asked for only."""
+        """Return the conditions of the filters that are set."""
         nothing = ["false"] if self.metadata is not None and not self.metadata else []
         return " AND ".join([LIVE, *(_CONDITIONS[name] for name in self._chosen()), *nothing])
 
@@ -104,8 +104,8 @@ def compared(space: EmbeddingSpace | None) -> tuple[str, str]:
     )
 
 
-def place(seen: Seen | None) -> dict[str, Any]:
-    """Return the parameters of what may be shown; None: everything of the tenant."""
+def visibility(seen: Seen | None) -> dict[str, Any]:
+    """Return the parameters of `visible`; None: everything of the tenant."""
     if seen is None:
         return {**EVERYWHERE.parameters(), "anybody": True, "alone": False, "asker": []}
     return {**seen.visible.parameters(), "anybody": False, "alone": seen.alone, "asker": seen.asker_ids}

@@ -1,4 +1,4 @@
-"""SQL of a person's page: all that is or was believed of them in some place, and the messages that say it."""
+"""SQL of a person's page: present and former memories of them visible in a place, and their messages."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from pipeline.store.chats.membership import Visible
 from pipeline.store.connections.statements import run
 from pipeline.store.memories.memory_conditions import learned_visibly, since
 
-# Only what may be shown in the place supersedes there.
+# Only visible memories supersede in a place.
 _PAGE = text(f"""
     WITH known AS (
         SELECT m.*, {since("m")} AS since, newer.superseded_by,
@@ -50,17 +50,17 @@ _TITLES = text("SELECT chat_id, title FROM chats WHERE chat_id = ANY(:ids)")
 def known(
     connection: Connection, users: Sequence[str], visible: Visible, *, after: UUID | None, limit: int
 ) -> Sequence[Row[Any]]:
-    """Return memories of a person that may be shown in a place: what is believed there, then what was earlier."""
+    """Return memories of a person that may be shown in a place: believed ones, then former ones."""
     return run(connection, _PAGE, users=users, after=after, limit=limit, **visible.parameters()).all()
 
 
 def messages(
     connection: Connection, memory_ids: Sequence[UUID], visible: Visible, limit: int
 ) -> Sequence[Row[Any]]:
-    """Return the messages of visible chats that say these memories, the latest `limit` of each, in order."""
+    """Return the messages of visible chats that state these memories, the latest `limit` of each, in order."""
     return run(connection, _EVIDENCE, memories=memory_ids, limit=limit, **visible.parameters()).all()
 
 
 def titles(connection: Connection, chat_ids: Sequence[str]) -> dict[str, str]:
-    """Return the titles of those of these chats that exist."""
+    """Return the titles of the chats that exist."""
     return {row.chat_id: row.title for row in run(connection, _TITLES, ids=chat_ids)}

@@ -17,8 +17,8 @@ from pipeline.store.memories.memory_conditions import (
     THEN,
     MemoryConditions,
     compared,
-    place,
     since,
+    visibility,
     visible,
 )
 from pipeline.store.vectors.vectors import literal
@@ -56,7 +56,7 @@ def listing(
             ORDER BY m.id DESC LIMIT :limit) m {_SUPERSEDED}
         ORDER BY m.id DESC
     """)
-    values = {"after": after, "as_of": as_of, "limit": limit, **place(seen)}
+    values = {"after": after, "as_of": as_of, "limit": limit, **visibility(seen)}
     return _shown(run(connection, statement, **which.parameters(), **values), seen)
 
 
@@ -104,7 +104,7 @@ def search(
     query: Vector | None,
     as_of: datetime | None = None,
 ) -> list[Row[Any]]:
-    """Return what is nearest by words and what is nearest by meaning, of what is believed and may be shown.
+    """Return the nearest memories by words and by meaning that are believed and may be shown.
 
     `words` is 0 to 1, null without a word of the query; `cosine` is null for what has no vector, and `mean` is that of
     all; `at` is the time that is asked about. In no order.
@@ -131,7 +131,7 @@ def search(
         "text": content,
         "candidates": CANDIDATES_PER_ARM,
         "as_of": as_of,
-        **place(seen),
+        **visibility(seen),
     }
     if query is not None:
         values["query"] = literal(query)

@@ -1,4 +1,4 @@
-"""SQL of the memory that says what an open session has been about, one of each session."""
+"""SQL of the summary memory of an open session, one per session."""
 
 from datetime import timedelta
 from typing import Any
@@ -11,7 +11,7 @@ from pipeline.store.memories.memory_ids import new_id
 from pipeline.store.vectors import vectors
 from pipeline.text.duplicates import fingerprint
 
-# of joined sessions the latest stays
+# of merged sessions the latest summary stays
 _OWN = "scope = 'session' AND session_id = :session AND type = 'summary' AND source = 'rolling'"
 _DROP_OTHERS = text(f"""
     DELETE FROM memories WHERE {_OWN}
@@ -25,7 +25,7 @@ _UPDATE = text(f"""
             AND twin.content_hash = :hash)
     RETURNING id
 """)
-# Found by its session, it goes when anything of that is erased.
+# It is found by its session, and deleted when anything in that is erased.
 _INSERT = text("""
     INSERT INTO memories (tenant_id, id, scope, type, session_id, content, content_hash, expires_at, lives_for, source,
         source_session_id, learned_in, language)
@@ -35,7 +35,7 @@ _INSERT = text("""
 """)
 
 
-def put(
+def save(
     connection: Connection,
     tenant_id: str,
     session: Row[Any],
@@ -43,7 +43,7 @@ def put(
     language: str,
     lives_for: timedelta,
 ) -> UUID | None:
-    """Write what an open session has been about, in place of what was written before; return the memory's id.
+    """Write the summary memory of an open session, replacing the former one; return its id.
 
     None: another memory of the session says the same.
     """

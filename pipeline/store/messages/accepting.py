@@ -41,7 +41,7 @@ _HOLD = f"""
     FROM (SELECT) always LEFT JOIN LATERAL (
         SELECT {", ".join(_CHAT)} FROM chats WHERE chat_id = %(chat)s FOR KEY SHARE) c ON true
 """
-# What a description leaves out is as it is stored.
+# Fields that a description leaves out keep their stored values.
 _AS_DESCRIBED = " AND ".join(
     f"{name} = coalesce(CAST(%({name})s AS {'boolean' if name == 'memory' else 'text'}), {name})"
     for name in DESCRIBED
@@ -107,7 +107,7 @@ _PUT = f"""
 
 
 def begin(connection: Connection, tenant_id: str, chat_id: str) -> tuple[bytes | None, Chat | None]:
-    """Begin to store; return `(key of the tenant's suppression list, chat)`, each None where there is none yet.
+    """Begin to accept; return `(key of the tenant's suppression list, chat)`, each None if there is none yet.
 
     First of a transaction that serves no tenant yet (`Database.undecided`). Forgetting waits from now on, and so does
     `chats.lock_exclusively`; placing goes on.
@@ -120,7 +120,7 @@ def begin(connection: Connection, tenant_id: str, chat_id: str) -> tuple[bytes |
 
 
 def hold(connection: Connection, chat_id: str) -> Chat | None:
-    """Hold a chat that was made or changed in this transaction as `begin` does; None: there is none."""
+    """Lock a chat that was created or changed in this transaction as `begin` does; None if there is none."""
     _, chat = _as_held(driver_of(connection).execute(_HOLD, {"chat": chat_id}))
     return chat
 

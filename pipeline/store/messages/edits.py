@@ -1,4 +1,4 @@
-"""SQL that changes stored messages: their text, their time, their deletion, and what was made of them."""
+"""SQL that changes stored messages: text, time, deletion, and the data derived from them."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -119,7 +119,7 @@ _DROP_CLOSES = text("""
 
 
 def find(connection: Connection, chat_id: str, external_id: str, *, locked: bool = True) -> Row[Any] | None:
-    """Find a message by its platform's id, `locked` or as it is now; `waiting`: it has no place in a session yet."""
+    """Find a message by its platform's id, `locked` or not; `waiting` tells that it is not placed yet."""
     statement = _FIND_LOCKED if locked else _FIND
     return run(connection, statement, chat=chat_id, external=external_id).one_or_none()
 
@@ -150,18 +150,18 @@ def put_pending(
     token_count: int,
     edited_at: datetime,
 ) -> None:
-    """Keep an edit until its message comes; of several the newest."""
+    """Keep an edit until its message arrives; only the newest if there are several."""
     values = {"content": content, "tokens": token_count, "at": edited_at}
     run(connection, _PUT_PENDING, tenant=tenant_id, chat=chat_id, external=external_id, **values)
 
 
 def drop_pending(connection: Connection, chat_id: str, external_ids: Sequence[str]) -> None:
-    """Delete edits whose message is kept out or gone."""
+    """Delete edits whose message is suppressed or deleted."""
     run(connection, _DROP_PENDING, chat=chat_id, externals=external_ids)
 
 
 def delete_messages(connection: Connection, chat_id: str, ids: Sequence[int]) -> list[Row[Any]]:
-    """Delete messages of one chat with their vectors and arrivals; what remains is set right by the caller.
+    """Delete messages of one chat with their vectors and arrivals; the caller corrects the rest.
 
     Messages that answered them no longer name them. Returns rows in the order of their ids.
     """
@@ -204,11 +204,11 @@ def drop_session(connection: Connection, tenant_id: str, session_id: int) -> Non
 
 
 class StoredMessage(NamedTuple):
-    """A stored message, as an import that brings it again sees it."""
+    """A stored message, to compare with one imported again."""
 
     id: int
     external_id: str
-    # as its sender's clock had it, also where the time of arrival is stored in its place
+    # by its sender's clock, even if the time of arrival is stored instead
     sent_at: datetime
 
 
@@ -226,14 +226,14 @@ class LockedMessage(NamedTuple):
 def stored_messages(
     connection: Connection, chat_id: str, external_ids: Sequence[str]
 ) -> dict[str, StoredMessage]:
-    """Return those of these ids that messages of a chat have, as they are now."""
+    """Return the stored messages of a chat with these ids, as they are now."""
     rows = run(connection, _STORED_MESSAGES, chat=chat_id, externals=external_ids)
     stored = (StoredMessage(row.id, row.external_id, _original_time(row.told) or row.sent_at) for row in rows)
     return {message.external_id: message for message in stored}
 
 
 def _original_time(original: str | None) -> datetime | None:
-    """Return a time that accepting has put into a message's metadata, or None for anything else."""
+    """Parse a time that accepting has put into a message's metadata; None for anything else."""
     try:
         at = datetime.fromisoformat(original or "")
     except ValueError:
@@ -256,13 +256,13 @@ def redate(connection: Connection, chat_id: str, moved: Sequence[tuple[int, str,
 
 
 def arrive_anew(connection: Connection, tenant_id: str, chat_id: str, ids: Sequence[int]) -> list[Arrival]:
-    """Make placed messages wait for their place again; return them by their times."""
+    """Turn placed messages back into arrivals; return them by their times."""
     run(connection, _ARRIVE, tenant=tenant_id, chat=chat_id, priority=LATER, ids=ids)
     return [Arrival(*row) for row in run(connection, _ARRIVED, chat=chat_id, priority=LATER, ids=ids)]
 
 
 def set_aside(connection: Connection, session_ids: Sequence[int]) -> None:
-    """Mark empty sessions as merged into themselves, until it is known which ones they lead to."""
+    """Mark empty sessions as merged into themselves, until their survivors are known."""
     run(connection, _SET_ASIDE, ids=session_ids)
 
 

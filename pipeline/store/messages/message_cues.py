@@ -1,4 +1,4 @@
-"""SQL of what messages are by their text only, which ranking reads."""
+"""SQL of the cues in messages' texts, which ranking reads."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,7 +16,7 @@ _PUT = text("""
     ) AS read (message_id, chat_id, asks, flags) ORDER BY message_id
     ON CONFLICT (tenant_id, message_id) DO UPDATE SET asks = excluded.asks, flags = excluded.flags
 """)
-# Those that wait for their place are read then.
+# Unplaced messages are read when they are placed.
 _OF_SLICE = text(f"""
     SELECT id, chat_id, role, content FROM (
         SELECT tenant_id, id, chat_id, role, left(content, {LONGEST_READ}) AS content FROM messages
@@ -31,12 +31,12 @@ class MessageText(NamedTuple):
     message_id: int
     chat_id: str
     role: str
-    # the part of it that is read
+    # the part of the text that is read
     text: str
 
 
 def put(connection: Connection, tenant_id: str, cues: Sequence[tuple[MessageText, MessageCues]]) -> None:
-    """Store the cues of messages in place of those that are there."""
+    """Store the cues of messages, replacing existing ones."""
     rows = ((message.message_id, message.chat_id, read.asks, read.flags) for message, read in cues)
     run(connection, _PUT, tenant=tenant_id, **arrays("ids chats asks flags", rows))
 

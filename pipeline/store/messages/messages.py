@@ -18,7 +18,7 @@ COLUMNS = (
 )
 # Messages of one instant by their position, then by their ids where these are numbers, then as they were stored: what
 # `schemas.sessions.Stamp` compares. Indexes give the times in order, so no more than one instant's are sorted.
-# as `schemas.sessions.number_of` has it
+# as `schemas.sessions.number_of` computes it
 _NUMBER = """
     CASE WHEN external_id ~ '(^|/)[0-9]+$' THEN CAST(substring(external_id FROM '[0-9]+$') AS numeric) ELSE -1 END
 """
@@ -38,7 +38,7 @@ def arrival_columns(priority: str) -> str:
         m.role, left(m.content, {LONGEST_READ})"""
 
 
-# Of each chat the first by the index, dealt round so that no chat takes the room of the others.
+# The first of each chat by the index, in turns, so that no chat crowds out the others.
 _ARRIVALS = text(f"""
     WITH waiting AS (
         SELECT a.chat_id, a.message_id, a.priority,
@@ -85,7 +85,7 @@ _IN_RANGE = text(f"{_WITHIN} ORDER BY {ORDER} LIMIT :limit")
 _BEHIND = text(f"{_WITHIN} AND ({ORDER}) > (:start, :position, :number, :id) ORDER BY {ORDER} LIMIT :limit")
 _COUNT_WITHIN = text(f"SELECT count(*) FROM ({_WITHIN}) AS within")
 _BY_ID = text(f"SELECT {COLUMNS} FROM messages WHERE id = ANY(:ids)")
-# a pasted document would say what the chat talks about for all the rest
+# a pasted document would outweigh the rest of the chat
 _SAID_BEFORE = text("""
     SELECT coalesce(nullif(sender_name, ''), sender_id), left(content, 500) FROM messages
     WHERE chat_id = :chat AND sent_at < :until AND role IN ('user', 'assistant')
@@ -132,7 +132,7 @@ def arrivals(
 
 
 def arrival(connection: Connection, message_id: int) -> list[Arrival]:
-    """Return one message if it waits for its place."""
+    """Return a message if it is not placed yet."""
     return [Arrival(*row) for row in run(connection, _ARRIVAL, id=message_id)]
 
 
@@ -144,7 +144,7 @@ def forget_arrivals(connection: Connection, message_ids: Sequence[int]) -> None:
 def quarantine(
     connection: Connection, chat_id: str, message_id: int, error: str, trace_id: str | None
 ) -> None:
-    """Set an arrival aside: nothing places it until it is released."""
+    """Quarantine an arrival: it is not placed until it is released."""
     run(connection, _QUARANTINE, chat=chat_id, id=message_id, error=error, trace=trace_id)
 
 

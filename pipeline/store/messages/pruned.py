@@ -1,4 +1,4 @@
-"""SQL that tells which messages were stored before and pruned since."""
+"""SQL that finds messages that were stored before and have been pruned since."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -41,7 +41,7 @@ _PRUNED = text(f"""
 
 
 class Sent(NamedTuple):
-    """A message that is handed over."""
+    """A message being accepted."""
 
     external_id: str
     session_key: str

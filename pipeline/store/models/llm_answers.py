@@ -1,4 +1,4 @@
-"""SQL of answers of language models that were paid for, kept until the job that asked for them has saved its result."""
+"""SQL of paid answers of language models, kept until the job that requested them has saved its result."""
 
 from typing import NamedTuple
 
@@ -41,7 +41,7 @@ def find(connection: Connection, entry: Entry) -> Answer | None:
 
 
 def hold_chat(connection: Connection, entry: Entry) -> bool:
-    """Keep a call's chat from being changed by erasure until the transaction ends; False: it is gone or has moved."""
+    """Block erasure in a call's chat until the transaction ends; return False if the chat is gone or has moved."""
     return holds(connection, _HOLD_CHAT, **vars(entry))
 
 

@@ -10,9 +10,9 @@ from pipeline.store.connections.statements import holds, number, run
 from pipeline.store.jobs.jobs import Claim
 
 UNANSWERED_TRIES = 3
-"""Tries of one prompt without an answer after which it may be to blame."""
+"""Attempts of one prompt without an answer after which the prompt may be at fault."""
 UNANSWERED_SECONDS = 3600
-"""How long it is tried where no other prompt shows whether the provider answers at all."""
+"""How long a prompt is tried if no other prompt shows whether the provider answers at all."""
 
 # Any constant will do; with the tenant's name it makes one advisory lock for each tenant's budget.
 _BUDGET = 7_203_115
@@ -55,7 +55,7 @@ GROUPS = {
     "purpose": "purpose",
     "tenant": "tenant_id",
 }
-"""What costs are added up by, and the expression of it."""
+"""Ways to group costs, with their SQL expressions."""
 _FIGURES = """
     count(*) FILTER (WHERE outcome <> 'reused') AS calls,
     count(*) FILTER (WHERE outcome IN ('unavailable', 'failed', 'rejected')) AS failed,
@@ -79,7 +79,7 @@ _PACE = text("""
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A call as it is noted."""
+    """A call in the ledger."""
 
     tenant_id: str
     purpose: str
@@ -93,12 +93,12 @@ class Entry:
     output_tokens: int = 0
     # in US dollars; none: the model's price is not known
     cost: float | None = 0.0
-    # once it is noted
+    # once it is inserted
     id: int = 0
 
 
 class Spent(NamedTuple):
-    """What a tenant's calls of today (UTC) have cost, those that are being made at their estimates."""
+    """The cost of a tenant's calls today (UTC), with running calls at their estimates."""
 
     cost: float
     tokens: int
@@ -118,7 +118,7 @@ def spent_today(connection: Connection, tenant_id: str) -> Spent:
 
 
 def insert(connection: Connection, entry: Entry, *, reused: bool = False) -> Entry:
-    """Note a call that is about to be made, with estimates, or the reuse of an answer; return it with its id."""
+    """Record a call about to be made, with estimates, or the reuse of an answer; return it with its id."""
     noted = number(
         connection,
         _INSERT,
@@ -130,7 +130,7 @@ def insert(connection: Connection, entry: Entry, *, reused: bool = False) -> Ent
 
 
 def settle(connection: Connection, entry: Entry, outcome: str, seconds: float) -> None:
-    """Note how a call has ended, with what it took and cost."""
+    """Record the outcome of a call, its duration and its cost."""
     run(connection, _SETTLE, **vars(entry), outcome=outcome, latency=seconds * 1000)
 
 
@@ -141,7 +141,7 @@ def is_to_blame(connection: Connection, entry: Entry) -> bool:
 
 
 def forget_chat(connection: Connection, tenant_id: str, chat_id: str) -> None:
-    """Remove what names a chat from its calls; what they cost stays."""
+    """Remove a chat's id from its calls, and keep their costs."""
     run(connection, _FORGET_CHAT, tenant=tenant_id, chat=chat_id)
 
 

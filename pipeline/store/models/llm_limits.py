@@ -1,4 +1,4 @@
-"""SQL of what all workers know of a model's provider: whether it answers, and how much it was asked lately."""
+"""SQL of the shared state of a model's provider: whether it answers, and its recent load."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,7 +30,7 @@ _TAKE_SLOT = text("INSERT INTO llm_slots (provider, expires_at) VALUES (:provide
 
 @dataclass(frozen=True, kw_only=True)
 class Provider:
-    """What is known of a provider."""
+    """The state of a provider."""
 
     provider: str
     # calls without an answer, in a row
@@ -38,16 +38,16 @@ class Provider:
     # how often calls were stopped since it last answered, and when they were last
     stops: int = 0
     stopped_at: datetime | None = None
-    # nobody calls until then; one call tries afterwards, until `probe_until` at the latest
+    # no calls until then; afterwards one probe, until `probe_until` at the latest
     stopped_until: datetime | None = None
     probe_until: datetime | None = None
-    # when the requests and tokens so far are used up at the permitted rate
+    # when the permitted rate will have covered the requests and tokens so far
     requests_until: datetime | None = None
     tokens_until: datetime | None = None
 
 
 def lock(connection: Connection, provider: str) -> Provider:
-    """Lock and return what is known of a provider."""
+    """Lock and return the state of a provider."""
     row = run(connection, _LOCK, provider=provider).one_or_none()
     if row is None:
         run(connection, _INSERT, provider=provider)
@@ -56,7 +56,7 @@ def lock(connection: Connection, provider: str) -> Provider:
 
 
 def save(connection: Connection, known: Provider) -> None:
-    """Save what is known of a provider, which is locked."""
+    """Save the state of a locked provider."""
     run(connection, _SAVE, **vars(known))
 
 
@@ -71,16 +71,16 @@ def states(connection: Connection, at_most: int) -> dict[str, bool]:
 
 
 def count_slots(connection: Connection, provider: str, now: datetime) -> int:
-    """Count the calls that are being made to a provider."""
+    """Count the running calls to a provider."""
     return number(connection, _COUNT_SLOTS, provider=provider, now=now)
 
 
 def take_slot(connection: Connection, provider: str, now: datetime, expires_at: datetime) -> int:
-    """Note a call that is about to be made; return its id."""
+    """Take a slot for a call about to be made; return its id."""
     run(connection, _FREE_EXPIRED, provider=provider, now=now)
     return number(connection, _TAKE_SLOT, provider=provider, expires_at=expires_at)
 
 
 def free_slot(connection: Connection, slot: int) -> None:
-    """Note that a call has ended."""
+    """Free the slot of a call that has ended."""
     run(connection, "DELETE FROM llm_slots WHERE id = :id", id=slot)

@@ -1,4 +1,4 @@
-"""Compare the database's catalog of our tables with what the newest migration makes (`migrations/schema.txt`)."""
+"""Compare the database's catalog of our tables with that of the newest migration (`migrations/schema.txt`)."""
 
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -13,7 +13,7 @@ from schemas.errors import SchemaOutdated
 
 SHOWN = 3
 NEEDED = {"table", "column", "function"}
-"""Kinds of lines without which statements fail; what else is missing is slow, or not kept apart."""
+"""Kinds of lines without which statements fail; without others they are slow, or tenants are not isolated."""
 _HARMFUL = {"column", "constraint", "policy", "trigger"}
 """Kinds of lines that nobody may add; indexes, tables and grants are the operator's to add."""
 # Our tables (of partitioned messages only the parent) and our functions.
@@ -105,7 +105,7 @@ def differences(connection: Connection) -> Iterator[tuple[bool, str]]:
 
 
 def _lacking(connection: Connection, missing: Iterable[str]) -> Iterator[tuple[bool, str]]:
-    """Yield missing lines in such words: tables first, nothing of a missing table, nor of vectors without pgvector."""
+    """Describe missing lines: tables first, nothing inside a missing table, nor vectors without pgvector."""
     is_there = vectors.exist(connection)
     vector_tables = {owner.table for owner in vectors.OWNERS.values()}
     parts = sorted((line.partition(" ") for line in missing), key=lambda line: (line[0] != "table", line))

@@ -1,4 +1,4 @@
-"""SQL of the doctor: facts about roles, tenant isolation, indexes and what is stored, and what mends it."""
+"""SQL of the doctor: checks of roles, tenant isolation, indexes and stored data, and their repairs."""
 
 from typing import Any
 
@@ -105,7 +105,7 @@ def migration(connection: Connection) -> str | None:
 
 
 def require_upgradable(migration: str | None) -> None:
-    """Raise `SchemaOutdated` for a migration of before the first release, from which none leads on."""
+    """Raise `SchemaOutdated` for a migration from before the first release, which cannot be upgraded."""
     if migration is not None and migration < FIRST:
         raise SchemaOutdated(
             f"the database is of an older development version (migration {migration}), which cannot be upgraded: "
@@ -126,7 +126,7 @@ def invalid_indexes(connection: Connection) -> list[str]:
 def rebuild(connection: Connection, index: str) -> None:
     """Rebuild an invalid index concurrently (owner, in autocommit)."""
     quoted = connection.scalar(_REBUILD, {"name": index})
-    # the copy that an interrupted rebuild left is of no use to anybody
+    # a copy left by an interrupted rebuild is useless
     verb = "DROP INDEX CONCURRENTLY" if index.endswith(("_ccnew", "_ccold")) else "REINDEX INDEX CONCURRENTLY"
     run(connection, text(f"{verb} {quoted}"))
 
@@ -160,7 +160,7 @@ def sample(connection: Connection, limit: int) -> list[str]:
 
 
 def counted(connection: Connection, chat_id: str) -> tuple[int, int]:
-    """Count `(messages, lexemes)` that are placed, which a chat's counters should say."""
+    """Count the placed `(messages, lexemes)` of a chat, which its counters should equal."""
     row = run(connection, _COUNTED, chat=chat_id).one()
     return int(row[0]), int(row[1])
 
@@ -207,7 +207,7 @@ _MISSING_VECTORS = " UNION ALL ".join(
 
 
 def missing_jobs(connection: Connection, *, summaries: bool) -> dict[str, str]:
-    """Return by kind of job the statement that finds one tenant's keys without a job that they need."""
+    """Return the statements, by kind of job, that find one tenant's keys without a job that they need."""
     by_kind = {kind: statement for kind, statement in _MISSING.items() if summaries or kind != SUMMARIZE.name}
     return by_kind | ({EMBED.name: _MISSING_VECTORS} if vectors.exist(connection) else {})
 

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, text
 
 _COUNTED = "counted"
 IN_SPACE = "embedding_writes:"
-"""What the counter of writes into an embedding space begins with; its name follows."""
+"""Prefix of the counters of writes into an embedding space; the space's name follows."""
 SLOT = "mod(pg_backend_pid(), 16)"
 """SQL of a slot for each connection, so that two of them seldom wait for each other's commit."""
 
@@ -71,13 +71,13 @@ def add(connection: Connection, tenant_id: str, values: Mapping[str, float]) -> 
 
 @contextmanager
 def collected(connection: Connection) -> Iterator[None]:
-    """Write at the end what was counted meanwhile.
+    """Write at the end the figures added during the block.
 
     Rows of figures are locked by one last statement, in the order of their names, and until the commit that follows:
     two transactions that took them one by one, or held them while they wait for something else, would deadlock.
     """
     counted: dict[tuple[str, str], float] = {}
-    # the same object when the connection is lost meanwhile
+    # the same object even if the connection is lost meanwhile
     info = connection.info
     info[_COUNTED] = counted
     try:
@@ -85,7 +85,7 @@ def collected(connection: Connection) -> Iterator[None]:
     finally:
         del info[_COUNTED]
     figures = sorted((*key, value) for key, value in counted.items() if value)
-    # a caller that has rolled back has done nothing that counts
+    # after a rollback nothing counts
     if not figures or not connection.in_transaction():
         return
     tenants, names, values = zip(*figures, strict=True)

@@ -1,4 +1,4 @@
-"""SQL that only the inspector's pages need: what became of the messages of a session, and of whom something is known.
+"""SQL for the inspector's pages only: the processing of a session's messages, and people with memories.
 
 Every statement reads what one page shows, by an index.
 """
@@ -66,7 +66,7 @@ def spaces_of_session(connection: Connection, session_id: int) -> list[int]:
 
 
 def session_of(connection: Connection, message_id: int) -> int | None:
-    """Return the session that holds a message; None: it waits for its place, or is gone."""
+    """Return the session that holds a message; None if it is not placed yet, or gone."""
     return next(iter(column(connection, _SESSION_OF, id=message_id)), None)
 
 
@@ -76,7 +76,7 @@ def jobs_of(connection: Connection, kinds: Sequence[str], keys: Sequence[str]) -
 
 
 def memories_of_session(connection: Connection, session_id: int, limit: int) -> Sequence[Row[Any]]:
-    """Return what was learned from a session, and what belongs to it."""
+    """Return the memories learned from a session, and those that belong to it."""
     return run(connection, _OF_SESSION, id=session_id, limit=limit).all()
 
 
@@ -86,5 +86,5 @@ def owner_of_memory(connection: Connection, memory_id: str) -> Row[Any] | None:
 
 
 def people(connection: Connection, after: str, limit: int) -> Sequence[Row[Any]]:
-    """Return those of whom something is known, by id: `(user_id, memories, name)`."""
+    """Return the people with memories, by id: `(user_id, memories, name)`."""
     return run(connection, _PEOPLE, after=after, limit=limit).all()

@@ -1,4 +1,4 @@
-"""SQL that looks over everything: counts, lags, what was given up, and how far a history has come."""
+"""SQL of figures over everything: counts, lags, dead letters, and the progress of imports."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -179,7 +179,7 @@ def times(connection: Connection, chat_ids: Sequence[str]) -> Sequence[Row[Any]]
 
 
 def progress(connection: Connection, chat_ids: Sequence[str], latest: int | None) -> Row[Any]:
-    """Return how far these chats' messages are on their way into memory; see `pipeline.operations.status.Progress`.
+    """Return the progress of these chats' messages into memory; see `pipeline.operations.status.Progress`.
 
     Vectors are looked for of the `latest` messages of each chat, or of all.
     """

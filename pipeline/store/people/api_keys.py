@@ -28,7 +28,7 @@ _ROTATE = text(f"""
 _REVOKE = text(f"""
     UPDATE api_keys SET revoked_at = coalesce(revoked_at, now()) WHERE id = :id RETURNING {_COLUMNS}
 """)
-# `least` passes over nulls
+# `least` ignores nulls
 _END = text("""
     UPDATE api_keys SET expires_at = least(expires_at, :until),
         revoked_at = CASE WHEN CAST(:until AS timestamptz) IS NULL THEN coalesce(revoked_at, now()) ELSE revoked_at END
@@ -49,14 +49,14 @@ _TAKE = text(f"""
 _FORGET_CHAT = text("UPDATE api_keys SET chats = array_remove(chats, :chat) WHERE :chat = ANY(chats)")
 
 
-def of(connection: Connection, digests: Sequence[bytes]) -> dict[bytes, CurrentKey]:
+def find(connection: Connection, digests: Sequence[bytes]) -> dict[bytes, CurrentKey]:
     """Find the keys of any tenant that are valid now, by the digests of their secrets."""
     rows = (row._asdict() for row in run(connection, _OF, digests=list(digests)))
     return {bytes(row.pop("found")): CurrentKey(**row) for row in rows}
 
 
 def insert(connection: Connection, tenant_id: str, grant: KeyIn, digest: bytes) -> ListedKey:
-    """Keep a new key; the tenant exists."""
+    """Store a new key of an existing tenant."""
     return _listed(run(connection, _INSERT, tenant=tenant_id, digest=digest, **grant.model_dump()).one())
 
 
@@ -66,7 +66,7 @@ def listing(connection: Connection) -> list[ListedKey]:
 
 
 def hold(connection: Connection, key_id: int) -> ListedKey | None:
-    """Return a key, which nobody else changes until the end of the transaction."""
+    """Lock and return a key."""
     row = run(connection, _HOLD, id=key_id).first()
     return None if row is None else _listed(row)
 
@@ -88,12 +88,12 @@ def digests(connection: Connection) -> list[tuple[int, bytes]]:
 
 
 def end(connection: Connection, key_id: int, until: datetime | None) -> None:
-    """Let a key end then; None: revoke it."""
+    """End a key at a time; None: revoke it."""
     run(connection, _END, id=key_id, until=until)
 
 
 def note_use(connection: Connection, key_ids: Sequence[int]) -> None:
-    """Write that these keys are in use, at most once a minute each."""
+    """Record the use of these keys, at most once a minute each."""
     run(connection, _USED, ids=key_ids)
 
 

@@ -1,4 +1,4 @@
-"""SQL of users: which senders are one person, and since when.
+"""SQL of users: the senders that are one person.
 
 A user's id is never linked itself, so that one look at `user_senders` tells whose a sender is.
 """
@@ -53,7 +53,7 @@ _SEEN = """
     SELECT sender_id FROM user_senders UNION SELECT user_id FROM users
 """
 _SOME_SEEN = text(f"{_SEEN} LIMIT :limit")
-# a bot is no member, and a memory may be of somebody who never wrote
+# a bot is not a member, and a memory may be about a person who never wrote
 _OF_ALL = text(f"""
     {_SEEN} UNION SELECT sender_id FROM messages
     UNION SELECT user_id FROM memories WHERE user_id IS NOT NULL
@@ -110,7 +110,7 @@ SEEN = 20_000
 
 
 def is_named(connection: Connection, any_id: str) -> bool:
-    """Tell whether an id has spoken as a user, was named or linked, or has or had a memory."""
+    """Tell whether an id has written as a user, was named or linked, or has or had a memory."""
     return holds(connection, _IS_NAMED, id=any_id)
 
 
@@ -125,5 +125,5 @@ def some_seen(connection: Connection) -> list[str]:
 
 
 def of_all(connection: Connection) -> list[str]:
-    """Return every id of a sender or user that something is stored of; reads all messages."""
+    """Return every id of a sender or user with stored data; reads all messages."""
     return column(connection, _OF_ALL)

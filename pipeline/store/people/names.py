@@ -43,7 +43,7 @@ _MADE = (
         SELECT tenant_id, session_id, :new FROM moved ON CONFLICT DO NOTHING
     """),
     text("UPDATE query_log SET user_id = :new WHERE chat_id = :chat AND user_id = :old"),
-    # bots may have the name as somebody's id, too
+    # bots may use the name as a person's id, too
     text(f"DELETE FROM chat_members c WHERE chat_id = :chat AND sender_id = :old AND {IS_SILENT}"),
 )
 _MEMORIES = text("""
@@ -113,7 +113,7 @@ class Member(NamedTuple):
 
 
 def members(connection: Connection, derived: str) -> list[Member]:
-    """Return everybody whose id may be a name, chat by chat; `derived` begins the ids of an export's messages."""
+    """Return the members whose id may be a name, chat by chat; `derived` begins the ids of an export's messages."""
     return [Member(*row) for row in run(connection, _MEMBERS, derived=derived)]
 
 
@@ -127,7 +127,7 @@ def rename_messages(
 
 
 def rename_made(connection: Connection, chat_id: str, old: str, new: str) -> list[str]:
-    """Rename what was made of a sender's messages in a chat, but memories; return its sessions as keys of jobs."""
+    """Rename a sender in data derived from messages of a chat, except memories; return its sessions' job keys."""
     values = {"chat": chat_id, "old": old, "new": new}
     for statement in _MADE:
         run(connection, statement, **values)

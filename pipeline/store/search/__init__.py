@@ -1,1 +1,1 @@
-"""SQL that finds what a question asks for, and the log of questions."""
+"""SQL that searches for a question, and the log of questions."""

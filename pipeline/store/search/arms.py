@@ -43,7 +43,7 @@ _PIECES = f"""
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What else a question asks for; each is an arm of its own."""
+    """Further criteria of a question, each with an arm of its own."""
 
     # pieces that a message may hold verbatim, each with a share of the messages that are scored, and how many are read
     pieces: Sequence[str] = ()
@@ -63,7 +63,7 @@ class Asked:
     limit: int = 0
 
     def parts(self, space: EmbeddingSpace | None, remembers: bool) -> frozenset[Part]:
-        """Return the arms that there are."""
+        """Return the arms to search."""
         parts: dict[Part, bool] = {
             "pieces": bool(self.pieces),
             "times": bool(self.times),
@@ -96,7 +96,7 @@ NOTHING = Asked()
 
 @dataclass(frozen=True, kw_only=True)
 class Arms:
-    """What the arms found."""
+    """The results of the arms."""
 
     by_word: KeywordHits
     by_vector: VectorHits
@@ -104,7 +104,7 @@ class Arms:
     inside: Sequence[int]
     # the nearest of sessions with a high affinity of the asker
     by_affinity: Sequence[int] = ()
-    # messages that are found by what else is asked for, by the arm
+    # messages found by the further criteria, by arm
     asked: Mapping[str, Sequence[int]] = field(default_factory=dict)
     # for each piece, messages with words of it, the best first: `(id, text)`
     pieces: Mapping[int, Sequence[tuple[int, str]]] = field(default_factory=dict)
@@ -139,7 +139,7 @@ def _statement(
     indexed: bool,
 ) -> TextClause:
     near = _NONE_NEAR
-    # those whose sessions are looked for are more than those that are found
+    # more messages are compared to find their sessions than are returned themselves
     nearest = max(limit, sessions.nearest if sessions.looked_into else 0)
     if space is not None:
         near = (
@@ -216,7 +216,7 @@ def search(
 
 
 def _asked_arms(columns: Mapping[str, Any], parts: Collection[Part]) -> dict[str, Sequence[int]]:
-    """Return what each arm of the question found; two arms find those who are named."""
+    """Return the results of the further arms; two arms find messages of named people."""
     by_arm: dict[str, Sequence[int]] = {
         part: columns[part] or [] for part in ("times", "newest") if part in parts
     }

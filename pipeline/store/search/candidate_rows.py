@@ -1,4 +1,4 @@
-"""SQL that reads messages for ranking: those around what was found, and what a candidate is made of.
+"""SQL that reads candidates for ranking: the hits, the messages around them, and their features.
 
 Look-ups over the scope's own indexes, one for each message, or one for all of them where nothing is joined: a join of
 messages, sessions and vectors costs a hundred times as much as soon as the planner's statistics are behind.
@@ -27,9 +27,9 @@ _COLUMNS = """
             WHERE t.lexeme = ANY(:lexemes)) END AS terms,
     m.reply_to
 """
-# Messages that answer one that was found, or that it answers, are as good as found.
+# Replies to a hit, and the messages that it replies to, count as hits.
 _REPLIES = 3
-# What places a message among those around it.
+# The columns that order a message among its neighbours.
 _PLACE = "id, sent_at, position, session_key"
 # No window is numbered before its LIMIT, which bounds the sort of messages of one instant: it would read them all.
 _NEAR = f"""

@@ -1,4 +1,4 @@
-"""Where a search looks and which messages it may find, as conditions of its statements."""
+"""The scope of a search and the filter of its messages, as conditions of its statements."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 @dataclass(frozen=True, kw_only=True)
 class Scope:
-    """Where to look: one chat, all of it or one session key."""
+    """The scope of a search: a whole chat, or one session key in it."""
 
     chat_id: str
     language: str
     session_key: str | None = None
     # the asker's affinity to those who speak there, by name
     affinities: Mapping[str, float] = field(default_factory=dict)
-    # how many messages there are, and the mean number of their distinct lexemes
+    # the number of messages, and the mean number of their distinct lexemes
     messages: int = 0
     mean_size: float = 0.0
     # whether the chat's vectors are found by their index
@@ -42,7 +42,7 @@ class Inside(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class MessageFilter:
-    """What a message must be like; None asks for nothing, and what is empty matches nothing."""
+    """Filters of messages; None sets no filter, and an empty one matches nothing."""
 
     sender_ids: Collection[str] | None = None
     agent_id: str | None = None
@@ -65,7 +65,7 @@ class MessageFilter:
         return self == MessageFilter()
 
     def conditions(self) -> str:
-        """Return the SQL of what is asked for only, so that the planner sees which index serves."""
+        """Return SQL of the filters that are set only, so that the planner sees which index serves."""
         nothing = ["false"] if self.metadata is not None and not self.metadata else []
         return " AND ".join(["chat_id = :chat", *(_CONDITIONS[name] for name in self._chosen()), *nothing])
 

@@ -11,7 +11,7 @@ from pipeline.store.search.filters import Scope
 
 KeywordSearch = Literal["exact", "bounded", "off"]
 
-# So many messages at most are scored for one query.
+# Messages scored for one query at most.
 CANDIDATES = 5000
 
 _LEXEMES = text("""
@@ -51,17 +51,17 @@ def all_lexemes(connection: Connection, language: str, queries: Sequence[str]) -
 
 @dataclass(frozen=True, kw_only=True)
 class KeywordHits:
-    """What the keywords found in a scope."""
+    """The results of a keyword search."""
 
     # message ids, best first, with their BM25 score
     scores: dict[int, float] = field(default_factory=dict)
-    # in how many messages each lexeme is; estimated for those in more than `CANDIDATES`
+    # the number of messages with each lexeme; estimated above `CANDIDATES`
     document_frequency: dict[str, int] = field(default_factory=dict)
     search: KeywordSearch = "off"
 
 
 def sizes_of(scope: Scope) -> dict[str, float]:
-    """Return the parameters of `search` that say how much there is in scope, and how much may be scored."""
+    """Return the parameters of `search` for the size of the scope and the limit of scored messages."""
     return {
         "messages": float(max(scope.messages, 1)),
         "mean_size": max(scope.mean_size, 1.0),
@@ -75,7 +75,7 @@ def as_hits(
     exact: bool | None,
     messages: int,
 ) -> KeywordHits:
-    """Return what `search` found as a value."""
+    """Convert the results of `search`."""
     return KeywordHits(
         scores=best_first(scores),
         document_frequency={w: min(round(n), messages) for w, n in (frequency or {}).items()},
@@ -84,7 +84,7 @@ def as_hits(
 
 
 def best_first(scores: Mapping[str, float] | None) -> dict[int, float]:
-    """Return what `search` found, by message, the best first."""
+    """Return the scores of `search` by message, best first."""
     ordered = sorted(
         ((int(i), float(s)) for i, s in (scores or {}).items()), key=lambda hit: (-hit[1], -hit[0])
     )
@@ -101,7 +101,7 @@ def any_of(words: Sequence[str]) -> str:
 
 
 def quoted(lexeme: str) -> str:
-    r"""Quote a lexeme as a tsquery takes it.
+    r"""Quote a lexeme for a tsquery.
 
     >>> print(quoted("it's"))
     'it''s'

@@ -1,4 +1,4 @@
-"""SQL of the search that narrows first: the sessions that fit a question, then messages inside the best of them only.
+"""SQL of the narrowed search: the sessions that fit a question, then messages inside the best of them only.
 
 It compares the question with the summaries of a chat's sessions and with the messages of a few, never with all
 messages.
@@ -21,7 +21,7 @@ from pipeline.store.search.keyword_search import KeywordHits, any_of
 from pipeline.store.vectors.vectors import literal
 from schemas.vectors import EmbeddingSpace, Vector
 
-# Sessions that are compared by all the words that were said in them.
+# Sessions compared by all the words of their messages.
 BY_WORDS = 300
 _WHICH = """
     chat_id = :chat AND status <> 'merged' AND (CAST(:key AS text) IS NULL OR session_key = :key)
@@ -33,7 +33,7 @@ _WHICH = """
 
 @dataclass(frozen=True, kw_only=True)
 class SessionsAsked:
-    """Which sessions may be found, and which a question prefers."""
+    """The sessions that may be found, and those that a question prefers."""
 
     # of one id, or that were going on in a time; None: any
     session_id: int | None = None
@@ -41,7 +41,7 @@ class SessionsAsked:
     until: datetime | None = None
     # times that the question names
     times: Sequence[tuple[datetime, datetime]] = ()
-    # the most that are found, the best of them that are looked into, and the messages of each
+    # limits of sessions found, of the best of them to look into, and of messages of each
     most: int
     looked_into: int
     messages: int
@@ -54,7 +54,7 @@ class SessionsAsked:
 
 @dataclass(frozen=True, kw_only=True)
 class FoundSession:
-    """A session, with what speaks for it."""
+    """A session that was found, with the parts of its score."""
 
     id: int
     # what it is found by, each from 0 to 1: `words`, `meaning`, `affinity` and `time`
@@ -67,7 +67,7 @@ class FoundSession:
 
 @dataclass(frozen=True, kw_only=True)
 class Narrowed:
-    """What was found in a chat for one query."""
+    """The results of a narrowed search for one query."""
 
     # the best first
     sessions: Sequence[FoundSession] = ()
@@ -84,7 +84,7 @@ class Narrowed:
 def _statement(
     space: EmbeddingSpace | None, looked_into: int, messages: int, *, is_open: bool, remembers: bool
 ) -> TextClause:
-    # a plan for any numbers would be a bad one, so these limits are parts of the statement
+    # a generic plan for any limits would be bad, so these are part of the statement
     looked = int(looked_into)
     inside = "" if is_open else f"AND session_id IN (SELECT id FROM conversation_sessions WHERE {_WHICH})"
     near = "SELECT CAST(NULL AS bigint) AS id, CAST(NULL AS float8) AS cosine WHERE false"

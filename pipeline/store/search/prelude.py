@@ -1,4 +1,4 @@
-"""SQL of all that a question needs of its chat before it is searched, in one statement.
+"""SQL of all the data of a chat that a question needs before the search, in one statement.
 
 Who is there, what was said and asked last, the space of the vectors, and the lexemes of the question's words. A trip to
 the server costs as much as any of these.
@@ -37,7 +37,7 @@ _WHO = f"""
     SELECT json_build_array(
         json_build_array({", ".join(f"present.{name}" for name in Present._fields)}),
         (SELECT json_agg(json_build_array({", ".join(Member._fields)})) FROM (
-            {membership.named(f"({_CHATS})")}) member))
+            {membership.member_names(f"({_CHATS})")}) member))
     FROM ({membership.PRESENT}) present
 """
 _SPACE = ", ".join(f"s.{name}" for name in vectors.COLUMNS.split(", "))
@@ -72,10 +72,10 @@ def _statement(*, of_key: bool) -> TextClause:
 
 
 class Shared(NamedTuple):
-    """The number of sessions in which somebody spoke."""
+    """The number of sessions in which a person spoke."""
 
     sessions: int
-    # of these, those in which the asker spoke, too
+    # the number of these in which the asker spoke, too
     with_asker: int
 
 

@@ -87,7 +87,7 @@ def _filtered(
 
 
 def allowed(connection: Connection, chat_id: str, which: MessageFilter, ids: Sequence[int]) -> set[int]:
-    """Return those of these messages that a filter lets through."""
+    """Return the messages that pass a filter."""
     rows = _filtered(
         connection, chat_id, which, "SELECT id FROM messages WHERE {allowed} AND id = ANY(:ids)", ids=ids
     )
@@ -103,7 +103,7 @@ def keywords(
     mean_size: float,
     limit: int,
 ) -> list[int]:
-    """Return the `limit` best messages by BM25 that a filter lets through, best first."""
+    """Return the `limit` best messages by BM25 that pass a filter, best first."""
     if not words:
         return []
     values = {"any": any_of(words), "lexemes": words, "mean_size": max(mean_size, 1.0), "limit": limit}
@@ -177,7 +177,7 @@ def exact(
     since: datetime | None,
     limit: int,
 ) -> list[Message]:
-    """Return messages that hold these very characters, upper or lower case, newest first."""
+    """Return messages that contain this text, ignoring case, newest first."""
     values = {"pattern": pattern(piece), "scan_from": since, "limit": limit}
     statement = _EXACT if since is not None else _EXACT.replace(" AND sent_at >= :scan_from", "")
     return [as_message(row) for row in _filtered(connection, chat_id, which, statement, **values)]
@@ -204,7 +204,7 @@ _LIKE_SIGN = re.compile("[!%_]")
 
 
 def pattern(piece: str) -> str:
-    """Return what LIKE with the escape `!` matches wherever these characters are.
+    """Return a LIKE pattern, with the escape `!`, that matches these characters anywhere.
 
     >>> pattern("100%_sure!")
     '%100!%!_sure!!%'

@@ -21,7 +21,7 @@ from schemas.vectors import EmbeddingSpace, Vector, VectorSearch
 # HNSW is faster above this many vectors in scope, if they are more than a tenth of all in the space.
 EXACT_UP_TO = 20_000
 TIMES_AS_MANY = 10
-# Vectors that the index is asked for, as a multiple of those wanted: some are further chunks of one message.
+# Vectors requested from the index, as a multiple of those needed: some are further chunks of one message.
 EFFORT = 2
 
 _EVERYWHERE = text("SELECT reltuples FROM pg_class WHERE oid = to_regclass(:table)")
@@ -29,7 +29,7 @@ _EVERYWHERE = text("SELECT reltuples FROM pg_class WHERE oid = to_regclass(:tabl
 
 @dataclass(frozen=True, kw_only=True)
 class VectorHits:
-    """What the vectors found in a scope."""
+    """The results of a vector search."""
 
     # message ids, nearest first, with the cosine of their best chunk
     cosines: dict[int, float] = field(default_factory=dict)
@@ -151,7 +151,7 @@ def as_hits(rows: Sequence[Sequence[Any]], *, indexed: bool) -> VectorHits:
 
 
 def is_worth_an_index(searched: float, everywhere: float) -> bool:
-    """Tell whether an index beats comparing with all that is searched: many vectors, and a good part of all.
+    """Tell whether an index beats an exact search: many vectors, and a good part of all.
 
     >>> is_worth_an_index(20_000, 20_000), is_worth_an_index(20_001, 20_001), is_worth_an_index(30_000, 300_000)
     (False, True, False)

@@ -1,4 +1,4 @@
-"""SQL of sessions as a context shows them, with summary and topics."""
+"""SQL of sessions as shown in a context, with summary and topics."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -30,7 +30,7 @@ _OF_TIME = text(f"""
 
 
 def of_sessions(connection: Connection, session_ids: Sequence[int]) -> Sequence[Row[Any]]:
-    """Return what a context shows of these sessions."""
+    """Return the cards of these sessions."""
     return run(connection, _CARDS, ids=session_ids).all()
 
 
@@ -43,7 +43,7 @@ def of_time(
     session_key: str | None = None,
     limit: int,
 ) -> Sequence[Row[Any]]:
-    """Return the sessions of a chat, or of one key in it, that have a part in this time, in its order.
+    """Return the sessions of a chat, or of one key in it, that overlap this time, in order.
 
     Each has its summary and topics, if it is summarized. Of more than `limit` the latest are returned.
     """

@@ -1,4 +1,4 @@
-"""SQL that finds the sessions around messages and writes them as ranges: begun, grown, cut and joined, many at once."""
+"""SQL that finds the sessions around messages, and creates, extends, splits and merges them, many at once."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -82,7 +82,7 @@ _MERGE = text(f"""
 _LEAD_ON = text(f"""
     UPDATE conversation_sessions s SET merged_into = joined.survivor FROM {_JOINED} WHERE s.merged_into = joined.loser
 """)
-# What a summary says of them is of another range: the next one reads everything.
+# Their summaries are of another range: the next one reads everything.
 _JOIN = text("""
     UPDATE conversation_sessions SET inner_revision = inner_revision + 1, summary_ended_at = NULL
     WHERE id = ANY(:survivors)
@@ -133,7 +133,7 @@ def of_key(connection: Connection, chat_id: str, session_key: str) -> list[Sessi
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """What a session's messages make of it."""
+    """The range and the figures of a session, computed from its messages."""
 
     started_at: datetime
     ended_at: datetime
@@ -144,7 +144,7 @@ class Shape:
 
 
 class Begun(NamedTuple):
-    """A session that is new."""
+    """A new session."""
 
     chat_id: str
     session_key: str
@@ -158,7 +158,7 @@ def _as_json(shape: Shape, **more: Any) -> dict[str, Any]:
 
 
 def insert(connection: Connection, tenant_id: str, begun: Sequence[Begun]) -> list[tuple[int, str]]:
-    """Begin sessions; return `(id, chat)` of each."""
+    """Create sessions; return `(id, chat)` of each."""
     rows = [
         _as_json(b.shape, chat_id=b.chat_id, session_key=b.session_key, language=b.language) for b in begun
     ]

@@ -1,4 +1,4 @@
-"""SQL of weekly rollups: the summaries that they are made of, saving, finding and erasing them."""
+"""SQL of weekly rollups: read their source summaries, save, find and erase them."""
 
 from collections.abc import Sequence
 from datetime import date, datetime
@@ -39,7 +39,7 @@ _CLEAR = text(
     "DELETE FROM rollups WHERE session_ids && CAST(:sessions AS bigint[]) RETURNING id, chat_id, week"
 )
 _DROP_OF_CHAT = text("DELETE FROM rollups WHERE chat_id = :chat RETURNING week")
-# a date and a colon are before the chat
+# the chat follows a date and a colon
 _KEYS_OF_CHAT = text(f"SELECT key FROM jobs WHERE kind = '{ROLLUP}' AND substr(key, 12) = :chat ORDER BY key")
 # A week is of the year and month of its Thursday, as in ISO 8601.
 _OF_TIMES = text("""
@@ -122,7 +122,7 @@ def drop(connection: Connection, week: Week) -> None:
 
 
 def clear(connection: Connection, tenant_id: str, session_ids: Sequence[int]) -> list[int]:
-    """Delete the rollups made of these sessions, and have them made again; return their ids."""
+    """Delete the rollups made from these sessions, and enqueue them again; return their ids."""
     gone = run(connection, _CLEAR, sessions=session_ids).all() if session_ids else []
     for row in gone:
         jobs.enqueue(connection, tenant_id, ROLLUP.name, [Week(row.chat_id, row.week).key], lane=row.chat_id)

@@ -1,4 +1,4 @@
-"""SQL of sessions: when they end, the markers that close them, their summaries."""
+"""SQL of sessions: their ends, the markers that close them, their summaries."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
@@ -19,7 +19,7 @@ IN_SESSIONS = """messages m CROSS JOIN LATERAL (
         ORDER BY s.started_at DESC LIMIT 1) session
     WHERE session.ended_at >= m.sent_at"""
 """SQL of messages with their sessions: those of a key do not overlap, so the last one that began by then."""
-# What `schemas.sessions.is_named` denies.
+# The opposite of `schemas.sessions.is_named`.
 _UNNAMED = f"(session_key = '' OR starts_with(session_key, '{THREAD}'))"
 # A session is closed when another of its key came after it, when a marker says so, or when it has been quiet
 # for longer than the gap.
@@ -167,7 +167,7 @@ def as_session(row: Row[Any]) -> Session:
 def close_ended(
     connection: Connection, chat_ids: Sequence[str], gap: timedelta, ttl: timedelta
 ) -> list[Session]:
-    """Close the sessions of these chats that have come to their end; return those closed now."""
+    """Close the sessions of these chats that have ended; return those closed now."""
     return [as_session(row) for row in run(connection, _CLOSE, chats=chat_ids, gap=gap, ttl=ttl)]
 
 
@@ -264,7 +264,7 @@ def set_status(
 
 
 def keep_summary(connection: Connection, session_id: int, revision: int, version: int) -> bool:
-    """Count a closed session's stored summary as one of this revision and version: there is nothing left to read."""
+    """Mark a closed session's summary as current for this revision and version, as no messages are left to read."""
     values = {"id": session_id, "revision": revision, "version": version}
     return run(connection, _KEEP_SUMMARY, **values).rowcount == 1
 
@@ -279,12 +279,12 @@ def count_before(
 
 
 def set_facts(connection: Connection, session_id: int, revision: int, model: str) -> None:
-    """Note of which revision of a session the facts were learned, and by what."""
+    """Record the revision of a session that its facts were learned from, and the model."""
     run(connection, _SET_FACTS, id=session_id, revision=revision, model=model)
 
 
 def outdate_facts(connection: Connection, session_ids: Sequence[int]) -> None:
-    """Have the facts of sessions learned again."""
+    """Mark the facts of sessions as outdated, so that they are learned again."""
     run(connection, _OUTDATE_FACTS, ids=session_ids)
 
 

@@ -1,4 +1,4 @@
-"""SQL of the indexes by which vectors are found, one for each space."""
+"""SQL of the vector indexes, one for each space."""
 
 from sqlalchemy import Connection, text
 
@@ -7,14 +7,14 @@ from pipeline.store.vectors import vectors
 from schemas.vectors import EmbeddingSpace
 
 MAX_INDEXED_DIMENSIONS = 4000
-"""Dimensions that pgvector indexes at most of a `halfvec`."""
+"""Maximum dimensions of a `halfvec` that pgvector indexes."""
 
 
 _IS_INDEXED = text("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)")
 
 
 INDEXED = ("message", "memory")
-"""Owners whose vectors have an index where there are many; of sessions no chat has as many."""
+"""Owners whose vectors are indexed if there are many; no chat has that many sessions."""
 
 
 def index_of(kind: str, space: EmbeddingSpace) -> str:
@@ -23,7 +23,7 @@ def index_of(kind: str, space: EmbeddingSpace) -> str:
 
 
 def is_indexed(connection: Connection, kind: str, space: EmbeddingSpace) -> bool | None:
-    """Tell whether that index can be used; None: there is none."""
+    """Tell whether that index can be used; None if it does not exist."""
     return next(iter(column(connection, _IS_INDEXED, name=index_of(kind, space))), None)
 
 

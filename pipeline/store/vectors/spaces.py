@@ -1,4 +1,4 @@
-"""SQL of embedding spaces: register, list and switch them, count what one of them lacks, and delete its vectors."""
+"""SQL of embedding spaces: register, list and switch them, count their missing vectors, and delete vectors."""
 
 import json
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _DESCRIBED = ("name", "provider", "model", "dimensions", "query_prefix", "docume
 _COLUMNS = f"{vectors.COLUMNS}, status, activated_at"
 _LISTING = text(f"SELECT {_COLUMNS} FROM embedding_spaces ORDER BY id")
 _BY_NAME = text(f"SELECT {_COLUMNS} FROM embedding_spaces WHERE name = :name")
-# nobody registers or switches beside another; readers and writers of vectors are not kept waiting
+# one registration or switch at a time; readers and writers of vectors are not blocked
 _LOCK = text("LOCK TABLE embedding_spaces IN SHARE ROW EXCLUSIVE MODE")
 _REGISTER = text("""
     WITH active AS (SELECT EXISTS (SELECT 1 FROM embedding_spaces WHERE status = 'active') AS found)
@@ -42,7 +42,7 @@ _SET_STATUS = text("""
 _JOB = f"""
     SELECT 1 FROM jobs w WHERE w.tenant_id = t.tenant_id AND w.kind = '{EMBED}' AND w.key = '{{kind}}:' || t.id
 """
-# A row that was given up is a dead letter; one that is in no space yet, and has a job, has only just come.
+# A row given up is a dead letter; a row in no space that has a job is new.
 _LACKING = {
     kind: f"""
         FROM {rows} AND NOT EXISTS (SELECT 1 FROM {OWNERS[kind].table} v
@@ -99,7 +99,7 @@ def lock(connection: Connection) -> None:
 
 
 def listing(connection: Connection) -> list[StoredSpace]:
-    """Return all spaces in the order in which they were made."""
+    """Return all spaces in order of creation."""
     return [_stored(row) for row in run(connection, _LISTING)]
 
 
@@ -117,7 +117,7 @@ def set_status(connection: Connection, space: EmbeddingSpace, status: SpaceStatu
 def calibrate(
     connection: Connection, space: EmbeddingSpace, questions: Calibration, documents: Calibration
 ) -> None:
-    """Keep what was measured of a space, unless somebody else has measured it."""
+    """Store the calibration of a space, unless it has one already."""
     calibration = json.dumps({"questions": asdict(questions), "documents": asdict(documents)})
     run(connection, _CALIBRATE, id=space.id, calibration=calibration)
 

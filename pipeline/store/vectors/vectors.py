@@ -1,4 +1,4 @@
-"""SQL of vectors: the spaces that they belong to, writing them, and reading them by their owners."""
+"""SQL of vectors: their spaces, and writing and reading them by owner."""
 
 import sys
 from array import array
@@ -51,7 +51,7 @@ def current(connection: Connection, kind: str, space_id: int, texts: Mapping[str
 
 
 def of_messages(connection: Connection, space: EmbeddingSpace, ids: Sequence[int]) -> dict[int, Vector]:
-    """Return the vectors of those of these messages that have one; of a long message that of its beginning."""
+    """Return the vectors of these messages, where they have one; for a long message, that of its beginning."""
     rows = run(connection, _OF_MESSAGES, s=space.id, ids=ids)
     return {row[0]: [float(value) for value in row[1].strip("[]").split(",")] for row in rows}
 
@@ -77,7 +77,7 @@ def in_space(space: EmbeddingSpace, row: str = "") -> str:
 
 
 def literal(vector: Vector) -> str:
-    """Return a vector in pgvector's own notation; the last ones are kept, as several statements ask for each.
+    """Return a vector in pgvector's notation; the last ones are cached, as several statements use each.
 
     >>> literal([0.5, -1.0])
     '[0.5,-1.0]'
@@ -114,7 +114,7 @@ adapters.register_dumper(array, _ArrayDumper)
 
 @dataclass(frozen=True, kw_only=True)
 class VectorOwner:
-    """Where the vectors of one kind of owner lie, and what is copied from the owner so that no scan needs a join."""
+    """The table of one kind of owner's vectors, and the columns copied from the owner so that no scan needs a join."""
 
     table: str
     owner: str
@@ -130,7 +130,7 @@ class VectorOwner:
         return f"{self.table}_space_"
 
     def hashes(self) -> TextClause:
-        """Return SQL that finds the owners that have a vector of a text."""
+        """Return SQL that finds the owners whose vector is of a given text."""
         return text(f"""
             SELECT DISTINCT v.{self.owner} FROM {self.table} v
             JOIN unnest(CAST(:ids AS {self.id_type}[]), CAST(:hashes AS bytea[])) AS given (id, hash)
@@ -150,7 +150,7 @@ class VectorOwner:
 
     def copy(self) -> TextClause:
         """Return SQL that copies the vectors of all chunks from another owner with the same text."""
-        # without a twin the embedding is null, which the table refuses: it is embedded at the next try
+        # without such an owner the embedding is null, which the table refuses: the next attempt embeds it
         return self._insert(
             f"""
             (SELECT given.id, given.hash, coalesce(twin.chunk_index, 0) AS chunk, twin.embedding
@@ -183,7 +183,7 @@ class VectorOwner:
         """)
 
     def trim(self) -> TextClause:
-        """Return SQL that deletes what is left of a longer text, from the last chunk of the present one on."""
+        """Return SQL that deletes leftover chunks of a longer text, after the last one of the present text."""
         return text(f"""
             DELETE FROM {self.table} v
             USING unnest(CAST(:ids AS {self.id_type}[]), CAST(:hashes AS bytea[]), CAST(:counts AS integer[]))
@@ -259,7 +259,7 @@ def as_space(columns: Iterable[tuple[str, Any]]) -> EmbeddingSpace:
 
 
 def active_space(connection: Connection) -> EmbeddingSpace | None:
-    """Return the space that searches compare in, or None before there is one."""
+    """Return the space that searches use, or None if there is none yet."""
     return _one(run(connection, _ACTIVE_SPACE))
 
 

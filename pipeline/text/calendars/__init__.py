@@ -1,4 +1,4 @@
-"""How each language expresses times: its `calendar.toml`, read into patterns and the meanings of their words."""
+"""Load how a language expresses times: its `calendar.toml`, as patterns and the meanings of their words."""
 
 import re
 from collections.abc import Mapping
@@ -11,14 +11,14 @@ from pipeline.text.caches import pattern
 from pipeline.text.calendars import patterns
 from pipeline.text.calendars.patterns import RELATIONS as RELATIONS
 
-# The kinds of times, in the order in which a text is searched for them: the more words say it, the earlier.
+# The kinds of times, in the order in which a text is searched for them: those of more words first.
 KINDS = (
     *("range", "date", "ago", "counted", "week_weekday", "step_weekday", "period", "step", "weekend", "day"),
     *("month", "years", "weekday", "monthday"),
 )
 COUNTED_KINDS = ("ago", "step_weekday", "period", "step", "day")
-"""Those that people add to what they tell, counted from the day on which they say it."""
-# What a language's own file does not say.
+"""The kinds that count from the day on which a message is sent."""
+# Defaults for a language's file.
 _FORMS = {
     "range": ["{d}{th}{to}{e}{th}{of}{m}{year}"],
     "date": ["{wd}{d}{th}{of}{m}{year}"],
@@ -49,31 +49,31 @@ class Calendar:
     numbers: Mapping[str, int]
     units: Mapping[str, str]
     steps: Mapping[str, int]
-    # days from today; units from this one
+    # words for days, as days from today; words for periods, as a unit and units from the current one
     days: Mapping[str, int]
     periods: Mapping[str, tuple[str, int]]
     # short or ambiguous names of months and weekdays: a word before them must say that they are a time
     short: frozenset[str]
-    # what is said before a time, at the end of a text; what is said after it, at the beginning
+    # the words before a time, at the end of a text; the words after it, at the beginning
     lead: re.Pattern[str]
     trail: re.Pattern[str]
-    # a month or weekday and what follows it as the first of two, at the end of a text
+    # a month or weekday with the "to" or "and" after it, at the end of a text
     first: re.Pattern[str]
-    # of what is said before a time, what makes a month of a word that is also a name
+    # words before a time that make a month of a word that is also a name
     before_months: re.Pattern[str]
-    # what is said between the first and the last of a time
+    # the words between the first and the last day of a time
     joins: re.Pattern[str]
     spaced: bool
     # names of months and weekdays begin with capitals
     capitals: bool
     # `4.5.` is a date wherever it is said
     dotted: bool
-    # what two numbers are no day of a month after, as in "at 5.30", and before, as in "2/3 of the votes"
+    # words after which two numbers are no date, as in "at 5.30", and before which, as in "2/3 of the votes"
     no_date_after: re.Pattern[str]
     no_date_before: re.Pattern[str]
     # words that say that a text is about the past
     past: re.Pattern[str]
-    # a day of the month is one without any word before it
+    # a number is a day of the month even without a word before it
     alone: bool
     shown: Shown
     # an event and its relation to a time, in groups; None: as English says them

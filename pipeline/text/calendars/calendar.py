@@ -1,4 +1,4 @@
-"""The times that a text names, in the words of its language, and days as a language writes them."""
+"""Read the times that a text names in its language, and write days in a language."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -10,9 +10,9 @@ from pipeline.text.calendars.moments import Moment, moments
 from pipeline.text.calendars.spans import Span
 
 MONTHS = tuple(name.lower() for name in calendars_of("english")[0].shown.months)
-# A time of the calendar leaves the text that is searched; one that counts from now may be said there as well.
+# A calendar date is cut from the searched text; a relative time stays, as the talk may use the same words.
 _OF_CALENDAR = frozenset(("range", "date", "month", "years"))
-# The word after a name, or the ending of an owner.
+# The word after a name, or a possessive ending.
 _FOLLOWING = re.compile(r"['’]s?(?!\w)|\s{1,3}([^\W_]+)")
 _LENGTHS = {"day": 1, "weekend": 2, "week": 7}
 
@@ -97,7 +97,7 @@ def _may_name(text: str, moment: Moment, names: Collection[str]) -> bool:
 
 
 def _has_one_meaning(moment: Moment) -> bool:
-    """Tell whether everybody means the same: "next Friday" is another one for many, "the last day" that of a stay."""
+    """Tell whether a time is unambiguous: "next Friday" and "the last day" are not."""
     match moment.kind:
         case "step_weekday":
             return moment.numbers["step"] == -1

@@ -1,4 +1,4 @@
-"""Find dates in figures, such as 2026-05-03, 03.05.2026, 3.5. and 3/5: what looks like one may be a clock time."""
+"""Find dates in figures, such as 2026-05-03, 03.05.2026, 3.5. and 3/5, but no clock times, versions or shares."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pipeline.text.calendars import Calendar
 
-# In every language: the year first; the day first, or where that cannot be the month.
+# In every language: the year first, or the day first, unless only the second number can be the day.
 _ISO = re.compile(r"(?<![\w./-])(?P<y>\d{4})(?P<sep>[./-])(?P<n>\d{1,2})(?P=sep)(?P<d>\d{1,2})(?![\d-])")
 _FULL = re.compile(
     r"(?<![\w./,:-])(?P<d>\d{1,2})(?P<sep>[./-])(?P<n>\d{1,2})(?P=sep)(?P<y>\d{4}|\d{2})(?![\w/-]|[.,]\d)"
@@ -29,7 +29,7 @@ class FigureDate:
     end: int
     # d, n (the month) and y, as in a moment
     numbers: dict[str, int]
-    # it may be something else, so that only a word before or after it makes it a date
+    # ambiguous: only a word before or after it makes it a date
     short: bool
     # `3.5.`, where that is a date in the language
     dotted: bool

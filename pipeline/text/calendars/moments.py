@@ -1,4 +1,4 @@
-"""Find the times that a text names, as worded: what they mean depends on when it was said."""
+"""Find the times that a text names, as worded: their meaning depends on when it was said."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,12 +8,12 @@ from pipeline.text.calendars import KINDS, RELATIONS, Calendar
 from pipeline.text.calendars.figures import figure_dates
 
 MAX_CHARS = 8_000
-"""Characters that are read of a text: no question is longer, and no message names more times."""
-# What is said before or after a time is no farther from it.
+"""Characters read of a text: no question is longer, and no message names a time further on."""
+# Maximum distance of the words that relate a text to a time.
 _AROUND_CHARS = 40
 _SENTENCE_CHARS = 8
 _TAKEN = "\0"
-# What may be one end of a time from one to another.
+# Kinds that may be either end of a range.
 _ENDS = frozenset(("date", "weekday", "step_weekday", "month", "years", "monthday", "day"))
 _SENTENCE_BEFORE = re.compile(r"(?:\A|[.!?:…]\s{0,3})\W{0,3}$")
 
@@ -29,21 +29,21 @@ class Moment:
     after: int = 0
     # one of `KINDS`
     kind: str
-    # one of `RELATIONS`; `in` where nothing is said
+    # one of `RELATIONS`; `in` by default
     relation: str = "in"
-    # a word, not only an article, says that it is a time
+    # a word other than an article says that it is a time
     led: bool = False
     article: bool = False
     # the numbers of it, by the name of what they count: y, n (month), d, e (the last day), w (weekday), step, count
     numbers: Mapping[str, int]
     unit: str = ""
-    # written in full, so that it is nothing else: it need not be looked up
+    # written in full, so that it can be nothing else and need not be searched for
     whole: bool = True
-    # a word before it says that it is a month, and not somebody who is called like one
+    # a word before it says that it is a month, not a person's name
     surely_month: bool = False
     # the text is about the past
     past: bool = False
-    # the other end, of a time from one to another
+    # the other end of a range
     last: "Moment | None" = None
 
 
@@ -69,7 +69,7 @@ _Reading = tuple[Moment, Calendar]
 def _take_matches(
     text: str, left: str, kind: str, form: re.Pattern[str], calendar: Calendar, readings: list[_Reading]
 ) -> str:
-    """Add what a pattern finds; return what is left of the text."""
+    """Add the matches of a pattern; return the text with them masked."""
 
     def masked(match: re.Match[str]) -> str:
         bare = _read(match, kind, calendar)
@@ -85,7 +85,7 @@ def _take_matches(
 
 
 def _take_figures(text: str, left: str, calendars: Sequence[Calendar], readings: list[_Reading]) -> str:
-    """Add the dates in figures; return what is left of the text."""
+    """Add the dates in figures; return the text with them masked."""
     characters = list(left)
     for figure in figure_dates(left, calendars):
         bare = Moment(start=figure.start, end=figure.end, kind="date", numbers=figure.numbers)
@@ -100,7 +100,7 @@ def _take_figures(text: str, left: str, calendars: Sequence[Calendar], readings:
 
 
 def _read(match: re.Match[str], kind: str, calendar: Calendar) -> Moment | None:
-    """Return what a match means; None for letters that only look like those of a word."""
+    """Return the moment that a match means; None if its words are not in the calendar."""
     groups = {key: value.casefold() for key, value in match.groupdict().items() if value}
     numbers, unit = {}, groups.get("unit", "")
     for key, value in groups.items():
@@ -168,7 +168,7 @@ def _relation(match: re.Match[str]) -> str:
 
 
 def _is_time(text: str, match: re.Match[str], moment: Moment, calendar: Calendar) -> bool:
-    """Tell whether a match that may be something else is a time here, by the words beside it and its capital."""
+    """Tell whether an ambiguous match is a time here, by the words beside it and its capital."""
     led = moment.led
     if moment.relation == "every":
         return False
@@ -197,7 +197,7 @@ def _is_time(text: str, match: re.Match[str], moment: Moment, calendar: Calendar
 
 
 def _is_last_of_two(text: str, start: int, calendar: Calendar) -> bool:
-    """Tell whether a month or weekday follows the first of two, as in "from Nov to Jan"."""
+    """Tell whether a month or weekday ends a range, as in "from Nov to Jan"."""
     around = text[max(0, start - 2 * _AROUND_CHARS) : start]
     first = calendar.first.search(around)
     if first is None:
@@ -207,7 +207,7 @@ def _is_last_of_two(text: str, start: int, calendar: Calendar) -> bool:
 
 
 def _joined(text: str, readings: Sequence[_Reading]) -> list[Moment]:
-    """Join two moments that a text names as the first and the last of one time."""
+    """Join pairs of moments that are the ends of one range."""
     joined: list[_Reading] = []
     for reading in readings:
         if joined and (pair := _joined_pair(text, joined[-1], reading)):

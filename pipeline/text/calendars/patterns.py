@@ -1,4 +1,4 @@
-"""Make patterns of the words and forms of a language's calendar."""
+"""Build patterns from the words and forms of a language's calendar."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -100,7 +100,7 @@ def relations(
 
 
 def events(words: Mapping[str, str]) -> re.Pattern[str]:
-    """Return a pattern of what counts from an event, with its relation, its noun and any word that is none."""
+    """Return a pattern of a relation to an event and the event's noun, except before the words in `not`."""
     groups = "|".join(
         f"(?P<{relation}>{alternatives(split(words[relation]))})"
         for relation in ("before", "after", "since", "during")

@@ -1,4 +1,4 @@
-"""What the times that a text names mean, for one who asks now and for one who said it on a day."""
+"""Compute what the times in a text mean, in a question asked now and in a statement made on a day."""
 
 from collections.abc import Iterable
 from datetime import MAXYEAR, date, datetime, time
@@ -7,9 +7,9 @@ from typing import TypeVar
 from pipeline.text.calendars.moments import Moment
 
 Span = tuple[datetime, datetime]
-"""From … until, the end not included."""
+"""From and until, the end not included."""
 Day = TypeVar("Day", date, datetime)
-# Days that people round to, the more the longer ago.
+# Days per unit: people round the more, the longer ago.
 _UNIT_DAYS = {"day": 1, "weekend": 7, "week": 7, "month": 30, "year": 365}
 _AROUND_DAYS = 2
 
@@ -64,7 +64,7 @@ def moved(day: Day, days: int) -> Day:
 
 
 def _is_deadline(moment: Moment) -> bool:
-    """Tell whether a weekday or a day of the month is the next one, until which something may happen."""
+    """Tell whether a weekday or a day of the month is a deadline still to come."""
     bare = moment.kind in {"weekday", "monthday"} and moment.last is None
     return bare and moment.relation in {"before", "until"} and not moment.past
 
@@ -150,7 +150,7 @@ def _period(unit: str, step: int, today: datetime) -> Span:
 
 
 def _days_of_months(number: int, earliest: datetime, today: datetime) -> list[Span]:
-    """Return the last such day of a month up to today, else the next."""
+    """Return the last day of this number up to today, else the next."""
     for back in (0, -1, -2, 1, 2):
         start = moved(_month(today, back), number - 1)
         if start.day == number and (start <= today or back > 0) and moved(start, 1) > earliest:
@@ -186,7 +186,7 @@ def _dated(moment: Moment, earliest: datetime, now: datetime) -> list[Span]:
 
 
 def _month(day: datetime, months: int, month: int | None = None) -> datetime:
-    """Return the first of the month that many months away, of the year's first one if `month` is 1."""
+    """Return the first of the month `months` away, counted from `month` of the year if given."""
     number = day.year * 12 + (month or day.month) - 1 + months
     year = min(max(number // 12, 2), MAXYEAR - 1)
     return datetime(year, number % 12 + 1, 1, tzinfo=day.tzinfo)

@@ -1,4 +1,4 @@
-"""What a text says by its wording: the words and patterns of its language, as `cues.toml` has them."""
+"""Load the cue words and patterns of a language from its `cues.toml`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ AnswerType = Literal["when", "number", "where", "who", "now"]
 """A time; a number, or what is mostly written in figures; a place; a person; the present or final state."""
 ANSWER_TYPES: tuple[AnswerType, ...] = get_args(AnswerType)
 
-# Words of what a text is not about. Without accents one may be another word: in Polish `pięć` is five, `piec` a stove.
+# Words without meaning of their own. Without accents one may be another: in Polish `pięć` is five, `piec` a stove.
 _AS_WRITTEN = frozenset(("stop", "chatter", "determiners"))
-# What is no pattern of a language matches nothing.
+# In place of patterns that a language does not have.
 _NOTHING = r"(?!)"
 
 
@@ -29,7 +29,7 @@ _NOTHING = r"(?!)"
 class Cues:
     """The words and patterns of a language, or of several together; texts are read as `plain` returns them."""
 
-    # how a question begins and ends, and what makes one wherever it is
+    # how a question begins and ends, and phrases that mark one anywhere
     begins: Pattern[str]
     ends: Pattern[str]
     asks_anywhere: Phrases
@@ -52,7 +52,7 @@ class Cues:
     unsure: Phrases
     wonders: Phrases
     small_talk: Phrases
-    # an answer that says nothing, with the words after that as `more`; one of each language
+    # an answer that says nothing, with the remaining words as `more`; one pattern per language
     says_nothing: Sequence[Pattern[str]]
     but: Words
     greetings: frozenset[str]
@@ -64,17 +64,17 @@ class Cues:
 
 @dataclass(frozen=True, kw_only=True)
 class StopWords:
-    """Words that say nothing of what a text is about."""
+    """Words that do not say what a text is about."""
 
     words: frozenset[str]
-    # characters that no word about something has, in scripts without spaces
+    # in scripts without spaces, characters that no content word contains
     particles: frozenset[str]
     # words that are before a noun more often than before anything else
     determiners: frozenset[str]
 
 
 def plain(text: str) -> str:
-    """Return a text as the patterns have it: lower case, composed letters, the typewriter's apostrophe.
+    """Normalize a text for the patterns: lower case, composed letters, straight apostrophes.
 
     >>> plain("Don’t ASK")
     "don't ask"
@@ -101,7 +101,7 @@ def stop_words(language: str) -> StopWords:
 
 @cache
 def common_words(language: str) -> frozenset[str]:
-    """Return the words of a language that are in most texts in it, and its words of time, with and without accents."""
+    """Return the common words of a language and its words of time, with and without accents."""
     words, says = read(language)["words"], read(language)["says"]
     common = {word for key in ("stop", "chatter", "determiners") for word in words[key].split()}
     common |= set(says["time"].split()) - set(says.get("time_except", "").split())
@@ -110,7 +110,7 @@ def common_words(language: str) -> frozenset[str]:
 
 @lru_cache(maxsize=256)
 def _parts(language: str) -> tuple[str, ...]:
-    """Return the languages whose files are read, in an order that is always the same."""
+    """Return the languages whose files are read, in a fixed order."""
     return tuple(sorted(parts_of(language)))
 
 

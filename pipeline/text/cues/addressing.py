@@ -6,7 +6,7 @@ from math import ceil
 
 from pipeline.text.cues import answer_types, cues_of, plain
 
-# Of a message that asks by so much of its length no more than the question is lost.
+# A message of which this share asks loses only its question as an aside.
 ASKS = 0.8
 
 _HANDLE = r"@[\w.-]*\w"
@@ -19,15 +19,15 @@ _OPENING = re.compile(
 )
 _CLOSING = re.compile(rf"(?<![\s,])[\s,]++(?P<name>{_HANDLE})[^\w@]*$")
 _LONGEST_NAME = 100
-# Without any of these nobody is named at a beginning.
+# Without one of these characters a text does not begin with a name.
 _NAMES = re.compile("[/!,:，：、]")
 _COMMAND = re.compile(r"[/!][a-z]", re.IGNORECASE)
-# What a name may hold beside letters and digits, and is compared without.
+# Removed from names before they are compared.
 _SEPARATORS = str.maketrans("", "", " .'\u2019-_")
 _WORD = re.compile(r"\w+(?:['’]\w+)*")
 _NOT_IN_A_NAME = re.compile(r"[\W_]")
 
-# How many words more such an answer may have: a bot's repeats what it was asked, people go on to say something.
+# Words that may follow in such an answer: a bot repeats the question, a person goes on to say something.
 _MORE_OF_A_BOT, _MORE_OF_PEOPLE = 14, 1
 # A longer message says something.
 _LONGEST_OF_NOTHING = 200
@@ -49,14 +49,14 @@ def repeats(text: str, question: str, language: str, bots: Collection[str] = ())
     >>> repeats("@tripbot Wo ist die Straße?", "wo ist die straße", "german")
     True
     """
-    # what is much longer is something else, and most lacks its last word: neither need be taken apart
+    # a much longer text, or one without the question's last word, cannot repeat it and need not be parsed
     if len(text) > 2 * len(question) + 80 or question.rpartition(" ")[2] not in plain(text):
         return False
     return said(text, language, bots) == question
 
 
 def is_put_to_a_bot(text: str, language: str, bots: Collection[str] = ()) -> bool:
-    """Tell whether a text asks something of a bot that it names at either end; what informs a bot may be sought later.
+    """Tell whether a text asks a question of a bot that it names at either end, rather than informs it.
 
     >>> is_put_to_a_bot("@harbourbot who found the key?", "english")
     True
@@ -81,7 +81,7 @@ def says_nothing(text: str, language: str, *, of_a_bot: bool) -> bool:
 
 
 def _words_after(text: str, language: str) -> int:
-    """Count the words after those that say nothing; -1 if there are none of these, or the rest says something."""
+    """Count the words after a phrase that says nothing; -1 without such a phrase, or if the rest says something."""
     cues, plain_text = cues_of(language), _words(text)
     for regex in cues.says_nothing:
         if match := regex.fullmatch(plain_text):
@@ -100,7 +100,7 @@ def names_of(bots: Iterable[str]) -> frozenset[str]:
 
 
 def written_apart(people: Iterable[str]) -> frozenset[str]:
-    """Return those names of people and bots that are of several words, in lower case: a mention of them has spaces.
+    """Return the names of several words, in lower case: a mention of them contains spaces.
 
     >>> sorted(written_apart(["Harbour Bot", "Ana"]))
     ['harbour bot']
@@ -143,7 +143,7 @@ def _unaddressed(text: str, language: str, bots: Collection[str], *, any_mention
 
 
 def _may_name_a_bot(start: str, bots: Collection[str]) -> bool:
-    """Tell whether a beginning can be a command or name a bot; most can be neither, and need not be taken apart."""
+    """Tell whether the start of a text may be a command or name a bot; other texts need not be parsed."""
     if not _NAMES.search(start):
         return False
     if _COMMAND.search(start):

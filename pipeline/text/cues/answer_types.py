@@ -1,4 +1,4 @@
-"""What a question asks for, and what a message offers: a time, a number; by the cues of its language."""
+"""Recognize what a question asks for and what a message holds (a time, a number), by the cues of its language."""
 
 import re
 
@@ -34,7 +34,7 @@ def share_that_asks(text: str, cues: Cues) -> float:
     """Return the share of a text, as `plain` returns it, that asks."""
     marked = any(mark in text for mark in _MARKS)
     if not (marked or cues.has_ends or "\n" in text or "\u2026" in text) and text.endswith(_ENDS_STATING):
-        return 0.0  # no sentence of it asks, and most need not be looked at
+        return 0.0  # no sentence asks: a shortcut for most texts
     if marked and "://" in text:
         text = _LINK.sub(" ", text)
     asking = total = 0
@@ -61,7 +61,7 @@ def words_of(text: str) -> list[str]:
 
 
 def size_of(words: list[str], text: str) -> float:
-    """Return how many words a text has, where scripts without spaces have one for two characters."""
+    """Return the number of words of a text; in scripts without spaces two characters count as one."""
     if text.isascii() or max(text) < FIRST_UNSPACED:
         return float(len(words))
     unspaced = [run for word in words for run in UNSPACED.findall(word)]

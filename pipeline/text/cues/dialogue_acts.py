@@ -41,7 +41,7 @@ class Sentence:
         return is_question(self.text)
 
 
-# A question mark with no word after it; read from the last word on, so that each run of marks is gone through once.
+# A question mark with no word after it; matched from the last word on, so that each run of marks is scanned once.
 _QUESTION = re.compile(r"(?<!\W)[^\w?\uff1f\u061f]*+[?\uff1f\u061f]\W*+\Z")
 _ANSWER_WINDOW = 6  # messages after a question in which its answer is looked for
 _FEWEST_TERMS = 2
@@ -73,7 +73,7 @@ def stays_open(index: int, sentences: Sequence[Sentence]) -> bool:
         if later.message > question.message + _ANSWER_WINDOW:
             break
         if later.message == question.message and not later.asks:
-            return False  # who goes on talking after a question rarely waits for the answer
+            return False  # a speaker who goes on after a question rarely waits for the answer
         if later.speaker != question.speaker:
             first = later.message if first is None else first
             if _answers(later, question, first):

@@ -1,15 +1,15 @@
-"""Read off a message's text all that ranking needs of it, once, so that it can be stored with the message."""
+"""Extract what ranking needs from a message's text once, so that it can be stored with the message."""
 
 from typing import NamedTuple, Self
 
 from pipeline.text.cues import addressing, answer_types, cues_of, plain
 
 LONGEST_READ = 4_000
-"""Characters that are read of a message: placing holds its chats for as long as it reads, of 500 messages together."""
+"""Characters read of a message: placing keeps its chats locked while it reads up to 500 messages."""
 
 
 class MessageCues(NamedTuple):
-    """What a message is, by its text only."""
+    """Cues in the text of one message."""
 
     # the share of it that asks
     asks: float
@@ -20,9 +20,9 @@ class MessageCues(NamedTuple):
 
     @property
     def flags(self) -> int:
-        """All that it is or is not, as it is stored: a new one is added at the end.
+        """The cues as bits, as they are stored: a new one is added at the end.
 
-        The third bit of messages that were placed by an earlier version means nothing any more.
+        The third bit, set by earlier versions, no longer has a meaning.
         """
         return self.has_time | self.has_number << 1 | self.says_nothing << 3
 
@@ -57,7 +57,7 @@ def read(text: str, language: str, *, of_a_bot: bool = False) -> MessageCues:
 def stored_or_read(
     asks: float | None, flags: int | None, text: str, language: str, *, of_a_bot: bool
 ) -> MessageCues:
-    """Return the cues that were stored; of a message without any, such as one that is not placed yet, read them."""
+    """Return the stored cues of a message, or read them if there are none, as before it is placed."""
     if asks is None or flags is None:
         return read(text, language, of_a_bot=of_a_bot)
     return MessageCues.stored(asks, flags)

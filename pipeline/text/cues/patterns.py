@@ -1,4 +1,4 @@
-"""Make patterns of the words and phrases in a language's file, and match texts against those of one kind."""
+"""Build patterns from the words and phrases of a language's file, and match texts against them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 from pipeline.text.caches import pattern
 
 Shape = Callable[[Mapping[str, Any], str], str]
-"""The data of a language, and alternatives, to a pattern."""
+"""Makes a pattern from a language's data and alternatives."""
 
 
 def delimited(source: Mapping[str, Any], inside: str) -> str:
@@ -17,7 +17,7 @@ def delimited(source: Mapping[str, Any], inside: str) -> str:
 
 
 def as_begun(source: Mapping[str, Any], inside: str) -> str:
-    """Return a pattern of how words begin."""
+    """Return a pattern of the beginnings of words."""
     return rf"(?<!\w)(?:{inside})" if source.get("spaced", True) else f"(?:{inside})"
 
 
@@ -39,7 +39,7 @@ def opens(source: Mapping[str, Any], inside: str) -> str:
 
 
 def says_nothing(source: Mapping[str, Any]) -> str:
-    """Return a pattern of an answer that says nothing, with the words after that as `more`."""
+    """Return a pattern of an answer that says nothing, with the remaining words as `more`."""
     acts = source["acts"]
     apologies, nothing = "|".join(acts["apologies"].split()), "|".join(acts["says_nothing"])
     if source.get("spaced", True):
@@ -51,7 +51,7 @@ def request(source: Mapping[str, Any], inside: str) -> str:
     """Return a pattern of a text that begins with a request, the `cue`; `what` follows unless it is in that."""
     spaced = source.get("spaced", True)
     lead = "|".join(f"{source['asks']['lead']} {source['greetings']} {source['kept']['lead']}".split())
-    # behind a mark of quotation it is not the speaker's own
+    # after a quotation mark it is not the speaker's own request
     before = rf"""[^\w"'`>“„«»‘「『]*(?:(?:{lead})[,!.:，。！、 ]{{{1 if spaced else 0},}})*"""
     end = r"(?:(?<=')|(?!\w))" if spaced else ""
     what = "" if "(?P<what>" in inside else r"[\s:：，]*(?P<what>[^\s,.;:!。！].*)?"

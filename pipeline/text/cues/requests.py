@@ -11,12 +11,12 @@ from pipeline.text.cues.patterns import Phrases, Words
 from pipeline.text.languages import LANGUAGES
 
 RequestKind = Literal["remember", "call_me", "forget", "wrong"]
-"""Keep a statement; how somebody is called; keep it no longer; the last one is wrong."""
+"""Keep a statement, call somebody by a name, forget a statement, call the last one wrong."""
 KINDS: tuple[RequestKind, ...] = get_args(RequestKind)
 
 
 class Request(NamedTuple):
-    """What a text may tell a bot."""
+    """A request to a bot that a text may begin with."""
 
     kind: RequestKind
     # with the groups `cue`, the request as it is worded, and `what` it is about (None: nothing follows)

@@ -1,4 +1,4 @@
-"""What is read and written in each language, as data: a folder for each, such as `english/`.
+"""The data of each language, in a folder such as `english/`.
 
 `cues.toml` says how its speakers ask, promise, hedge and greet, with its stop words; `calendar.toml` how they say
 times; `names.toml` how they name people; `wording.toml` what a context says.
@@ -16,9 +16,9 @@ LANGUAGES = (
 )
 """The languages that have a folder."""
 FALLBACK = "english"
-"""What is read in the place of a language without a folder: its speakers know these words best."""
+"""Read in place of a language without a folder: its speakers know these words best."""
 ANY_LANGUAGE = "+".join(LANGUAGES)
-"""Where it is not known in which language something is, and stop words of another do less harm than none."""
+"""For texts of unknown language, where stop words of another language do less harm than none."""
 
 
 def parts_of(language: str) -> tuple[str, ...]:

@@ -22,8 +22,8 @@ def said(text: str, minutes_ago: float = 1) -> Message:
 
 def test_the_brief_is_what_was_last_talked_about() -> None:
     recent = [said("hm, and how old is it?"), said("haha yes"), said("The boiler leaks again", 3)]
-    assert brief(read("hm, and how old is it?"), recent, NOW) == ["boiler", "leaks"]
-    assert brief(read("How old is it?"), [said("The boiler leaks again", 61)], NOW) == []
+    assert context_words(read("hm, and how old is it?"), recent, NOW) == ["boiler", "leaks"]
+    assert context_words(read("How old is it?"), [said("The boiler leaks again", 61)], NOW) == []
 
 
 def test_of_what_a_bot_was_asked_the_last_question_alone_is_leaned_on() -> None:
@@ -33,4 +33,4 @@ def test_of_what_a_bot_was_asked_the_last_question_alone_is_leaned_on() -> None:
         said("@tripbot what does the boiler cost?", 3),
         said("the ferry was late", 4),
     ]
-    assert brief(read("and where is it?"), recent, NOW) == ["key", "cellar", "ferry", "late"]
+    assert context_words(read("and where is it?"), recent, NOW) == ["key", "cellar", "ferry", "late"]

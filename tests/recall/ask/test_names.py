@@ -113,9 +113,9 @@ def test_names_are_told_from_words(language: str, people: list[str], text: str, 
 
 def test_of_very_many_words_the_most_telling_are_looked_up() -> None:
     text = "and then we talked about it " * 300 + "the boiler E41 of Kranz in Almada"
-    told = parse.telling(text, "english").split()
+    told = parse.most_specific(text, "english").split()
     assert {"boiler", "E41", "Kranz", "Almada"} <= set(told)
     assert len(set(told)) <= parse.MAX_TERMS
     unspaced = "锅炉什么时候修好" * 50 + "".join(map(chr, range(0x4E00, 0x4F00)))
-    assert len(parse.telling(unspaced, "chinese").split()) == parse.MAX_TERMS
-    assert parse.telling("when does the plumber come?", "english") == "when does the plumber come?"
+    assert len(parse.most_specific(unspaced, "chinese").split()) == parse.MAX_TERMS
+    assert parse.most_specific("when does the plumber come?", "english") == "when does the plumber come?"

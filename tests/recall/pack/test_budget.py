@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.recall.ask.profiles import PROFILES
-from pipeline.recall.choose.recent import KEPT
+from pipeline.recall.choose.recent import MIN_MESSAGES
 from pipeline.text import fencing, tokens
 from tests.recall.found import assembled, hit, lines, memory, recent, session
 
@@ -124,7 +124,7 @@ ERRORS = [hit(n, f"the boiler shows error {n} since the plumber came", 3 - n / 1
 
 def test_of_recent_talk_that_has_nothing_to_do_with_the_question_the_last_few_messages_are_shown() -> None:
     found = assembled("what about the boiler?", ERRORS, latest=CHATTER, budget=800)
-    assert len(lines(found, "history")) == KEPT
+    assert len(lines(found, "history")) == MIN_MESSAGES
     assert len(lines(found, "exchanges")) == len(ERRORS)
     # unless the budget is to be filled, which changes nothing else
     full = assembled("what about the boiler?", ERRORS, latest=CHATTER, budget=1200, fill=True)
