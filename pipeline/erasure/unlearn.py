@@ -39,7 +39,7 @@ def settle(connection: Connection, tenant_id: str, ids: Collection[UUID]) -> lis
         same = [e for e in resting if e.content == row.content]
         shown = same[0] if same else first
         holds_from, holds_until = (
-            (row.holds_from, row.holds_until) if row.edited else evidence.holding(resting)
+            (row.holds_from, row.holds_until) if row.edited else evidence.validity(resting)
         )
         learned.refresh(
             connection,

@@ -170,7 +170,7 @@ class _Step:
             return True, False
         if ids := store.sessions(connection, chat_id, MESSAGES_AT_ONCE, SESSIONS_AT_ONCE):
             return True, self._sessions(store_ranges.of_ids(connection, ids))
-        if left := store.left(connection, chat_id, MESSAGES_AT_ONCE):
+        if left := store.messages_outside_sessions(connection, chat_id, MESSAGES_AT_ONCE):
             self._messages(left)
             return True, False
         if store.move_rest(connection, chat_id, into, MESSAGES_AT_ONCE):
@@ -216,7 +216,7 @@ class _Step:
                 if sessionize.cut_by(marks, shape.started_at, shape.ended_at):
                     cut.append(survivor)
         # sessions are locked by now; messages before jobs, as in the transactions that save vectors
-        self._messages(store.inside(connection, self.chat.chat_id, batch), len(batch))
+        self._messages(store.messages_of_sessions(connection, self.chat.chat_id, batch), len(batch))
         rewrite.write(connection, self.tenant_id)
         ids = [session.id for session in batch]
         store.move_sessions(connection, into, ids)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from pipeline.recall.ask import parse
-from pipeline.recall.ask.followup import brief
+from pipeline.recall.ask.followup import context_words
 from pipeline.recall.ask.parse import Question
 from schemas.sessions import Message
 from tests.text.builders import message
