@@ -1,8 +1,6 @@
 """How the HTTP API describes itself: `/docs` for people, `/openapi.json` for programs."""
 
 import re
-from collections.abc import Iterator
-from typing import Any
 
 import httpx
 from jsonschema import Draft202012Validator
@@ -62,19 +60,19 @@ def test_every_body_is_described_with_examples_that_are_right(standing_client: h
     assert examples > 20
 
 
-def test_whoever_tries_the_examples_forgets_nothing(client: httpx.Client) -> None:
+def test_whoever_tries_the_examples_forgets_nothing(standing_client: httpx.Client) -> None:
     # Given a tenant in which every example of a message was tried
-    described = client.get("/openapi.json").json()["paths"]
+    described = standing_client.get("/openapi.json").json()["paths"]
 
     def examples(path: str, method: str = "post") -> list[object]:
         media = described[path][method]["requestBody"]["content"]["application/json"]
         return [example["value"] for example in media["examples"].values()]
 
     for sent in examples("/v1/messages"):
-        assert client.post("/v1/messages", json=sent).status_code == 202
+        assert standing_client.post("/v1/messages", json=sent).status_code == 202
     # When every example of what has a body of its own and removes something is tried as it stands
     for subject in examples("/v1/forget"):
-        answer = client.post("/v1/forget", json=subject)
+        answer = standing_client.post("/v1/forget", json=subject)
         # Then it names nothing that there is: a message's chat, a user, a chat or the tenant
         assert answer.status_code == 422 or answer.json()["seen"] is False
     # and no other of them can be tried without an id of one's own
@@ -84,31 +82,3 @@ def test_whoever_tries_the_examples_forgets_nothing(client: httpx.Client) -> Non
         for operation in methods.values():
             for parameter in operation.get("parameters", ()):
                 assert not {"example", "examples"} & {*parameter, *parameter["schema"]}, path
-
-
-def test_the_description_is_complete_and_refers_to_nothing_that_is_not_there(
-    standing_client: httpx.Client,
-) -> None:
-    described = standing_client.get("/openapi.json").json()
-    assert {re.split(r"/(?=\{)", path)[0] for path in described["paths"]} == {
-        *("/healthz", "/readyz", "/v1/messages", "/v1/context", "/v1/search", "/v1/more"),
-        *("/v1/memories", "/v1/memories/search", "/v1/documents", "/v1/users", "/v1/entities", "/v1/chats"),
-        *("/v1/contexts", "/v1/forget", "/v1/sessions", "/v1/queries", "/v1/status"),
-        *("/v1/keys", "/v1/keys/current", "/v1/events", "/v1/events/matrix", "/v1/sources", "/mcp"),
-    }
-    schemas = described["components"]["schemas"]
-    references = set(_references(described))
-    assert {name.rpartition("/")[2] for name in references} <= schemas.keys()
-    assert {"IngestPayload", "ContextQuery", "Context", "Problem"} <= schemas.keys()
-
-
-def _references(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            if name == "$ref":
-                yield inner
-            else:
-                yield from _references(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _references(inner)

@@ -37,10 +37,8 @@ class EmbeddingServer:
     url: str = ""
     dimensions: int = DIMENSIONS
     fault: str | None = None
-    # the fault befalls only requests with this word in one of their texts …
+    # the fault befalls only requests with this word in one of their texts
     word: str = ""
-    # … and none of the first ones, so many
-    after: int = 0
     asked: list[Asked] = field(default_factory=list)
 
     @property
@@ -56,16 +54,13 @@ class EmbeddingServer:
 
 SPOILT: dict[str, Callable[[list[Vector]], list[Any]]] = {
     "too few": lambda made: made[:-1],
-    "too many": lambda made: [*made, made[0]],
     "too short": lambda made: [vector[:-1] for vector in made],
     "not a number": lambda made: [[float("nan"), *vector[1:]] for vector in made],
-    "infinite": lambda made: [[float("inf"), *vector[1:]] for vector in made],
     "zeros": lambda made: [[0.0] * len(vector) for vector in made],
 }
 """Faults of an answer that is well-formed."""
 RUBBISH = {
     "not json": b"<html>welcome</html>",
-    "nothing in it": b"{}",
     "another shape": b'{"embeddings": "none", "data": [{"embedding": "!!!", "index": 0, "object": "embedding"}]}',
     "empty": b"",
 }
@@ -73,7 +68,6 @@ RUBBISH = {
 REFUSALS: dict[str, tuple[int, dict[str, str], str]] = {
     "busy": (429, {"Retry-After": "7"}, "rate limit reached"),
     "broken": (500, {}, "internal error"),
-    "overloaded": (503, {}, "no slot available"),
     "who are you": (401, {}, "incorrect API key provided: sk-secret"),
     "no such model": (404, {}, "model not found"),
     "too long": (400, {}, "the input length exceeds the context length"),
@@ -100,7 +94,7 @@ def embedding_server() -> Iterator[EmbeddingServer]:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
             state.asked.append(Asked(texts=texts, body=body, authorization=self.headers["Authorization"]))
-            is_meant = len(state.asked) > state.after and any(state.word in text for text in texts)
+            is_meant = any(state.word in text for text in texts)
             fault = state.fault if is_meant else None
             if fault == CLOSES:
                 self.close_connection = True
