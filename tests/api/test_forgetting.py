@@ -87,17 +87,6 @@ def test_an_export_is_streamed_line_by_line(client: httpx.Client) -> None:
     assert client.get("/v1/users/nobody/export").text == ""
 
 
-def test_a_users_and_a_chats_memory_is_switched_off_and_on(client: httpx.Client, database: Database) -> None:
-    for memory, kept in ((False, 0), (True, 1)):
-        answer = client.put("/v1/users/test:ann/memory", json={"memory": memory})
-        assert (answer.status_code, answer.json()["memory"]) == (200, memory)
-        assert client.post("/v1/messages", json=body(said(1))).json()["accepted"] == kept
-    # before the chat's first message, too
-    assert client.put("/v1/chats/test:new/memory", json={"memory": False}).status_code == 200
-    with database.tenant(TENANT) as connection:
-        assert connection.scalar(text("SELECT memory FROM chats WHERE chat_id = 'test:new'")) is False
-
-
 def test_a_chats_id_may_hold_slashes_on_every_route(client: httpx.Client, database: Database) -> None:
     slashed = said(1) | {"external_id": "$a/b"}
     client.post("/v1/messages", json=body(slashed, chat=SLASHED))

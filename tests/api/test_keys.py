@@ -11,16 +11,13 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from pipeline.people import api_keys
+from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.store.connections.database import Database
-from schemas.bots.keys import KeyIn
 from schemas.settings import Settings
-from tests.api.conftest import CHAT, body, problem_of, said
-from tests.api.test_outages import Doorway, counted, doorway
+from tests.api.conftest import CHAT, away, body, problem_of, said
 from tests.conftest import TENANT
 from workers.api import keyring
 
-__all__ = ["counted", "doorway"]
 Serve = Callable[[Settings], httpx.Client]
 ALL = ["ingest", "context", "read", "write", "erase", "operate"]
 
@@ -146,18 +143,6 @@ def test_a_key_gives_nothing_that_it_has_not_itself(
         problem_of(bot.post("/v1/keys", json={"label": "x", "scopes": ["operate"], "chats": [CHAT]}), 403)
 
 
-@pytest.mark.usefixtures("counted")
-def test_a_tenant_whose_messages_wait_holds_up_no_other(
-    settings: Settings, serve: Serve, database: Database
-) -> None:
-    client = serve(settings.model_copy(update={"backlog_max_messages": 3}))
-    client.post("/v1/messages", json=body(*(said(n) for n in range(10))))
-    other = api_keys.create(database, "other", KeyIn(label="other", scopes=["ingest"]))
-    with using(client, other.key) as bot:
-        assert client.post("/v1/messages", json=body(said(11))).status_code == 503
-        assert bot.post("/v1/messages", json=body(said(11))).status_code == 202
-
-
 def test_a_key_over_its_rate_waits_and_no_other_does(standing_client: httpx.Client) -> None:
     client = standing_client
     limited, free = made(client, requests_per_second=0.1), made(client)
@@ -190,20 +175,19 @@ def test_a_key_hands_over_so_many_messages_a_day_at_all_processes(settings: Sett
 
 
 def test_with_postgres_away_a_known_key_goes_on_and_another_is_asked_to_come_again(
-    serve: Serve, doorway: Doorway
+    client: httpx.Client, postgres: EmbeddedPostgres, database_name: str
 ) -> None:
-    client = serve(doorway.settings)
     known, new = made(client), made(client)
     with using(client, known["key"]) as old, using(client, new["key"]) as unread:
         assert old.get("/v1/keys/current").status_code == 200
-        doorway.shut()
-        deadline = time.monotonic() + 2 * keyring.FRESH_SECONDS
-        while time.monotonic() < deadline:
-            assert old.get("/v1/keys/current").status_code == 200
-            time.sleep(0.1)
-        assert int(unread.get("/v1/keys/current").headers["retry-after"]) > 0
-        assert problem_of(unread.get("/v1/keys/current"), 503)["type"] == "urn:backscroll:problem:unavailable"
-        doorway.open()
+        with away(postgres, database_name):
+            deadline = time.monotonic() + 3 * keyring.FRESH_SECONDS
+            while time.monotonic() < deadline:
+                assert old.get("/v1/keys/current").status_code == 200
+                time.sleep(0.1)
+            refused = unread.get("/v1/keys/current")
+            assert problem_of(refused, 503)["type"] == "urn:backscroll:problem:unavailable"
+            assert int(refused.headers["retry-after"]) > 0
         assert old.get("/v1/keys/current").status_code == unread.get("/v1/keys/current").status_code == 200
 
 

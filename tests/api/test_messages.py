@@ -54,17 +54,6 @@ def test_an_accepted_message_is_found_by_keyword_when_the_answer_comes(
         assert list(found) == ["m1"]
 
 
-def test_many_senders_of_the_same_messages_store_each_once(client: httpx.Client, database: Database) -> None:
-    def send(shift: int) -> int:
-        answer = client.post("/v1/messages", json=body(*(said(n) for n in range(shift, shift + 20))))
-        assert answer.status_code == 202, answer.text
-        return int(answer.json()["accepted"])
-
-    with ThreadPoolExecutor(8) as senders:
-        accepted = sum(senders.map(send, [n % 10 for n in range(40)]))
-    assert accepted == len(stored(database)) == 29
-
-
 def test_the_request_id_goes_with_the_hint_and_stands_on_the_work(
     client: httpx.Client, database: Database, hints: redis_client.Redis
 ) -> None:

@@ -51,27 +51,6 @@ def test_a_wrong_value_is_named_with_what_is_allowed(
     assert limit in problem["detail"]
 
 
-def test_a_misspelt_field_is_named_whatever_else_is_wrong(standing_client: httpx.Client) -> None:
-    wrong = said(1, contant="hi")
-    del wrong["content"]
-    problem = problem_of(standing_client.post("/v1/messages", json=body(wrong)), 422)
-    assert "messages.0.contant is not known, did you mean content?" in problem["detail"]
-
-
-@pytest.mark.parametrize(
-    ("sent", "field"),
-    [
-        ({}, "chat"),
-        ({"chat": CHAT, "messages": []}, "messages"),
-        ({"chat": {"chat_id": CHAT, "time_zone": "Mars/Base"}, "messages": [said(1)]}, "chat.time_zone"),
-        ([], "body"),
-    ],
-)
-def test_a_body_of_another_form_is_refused(standing_client: httpx.Client, sent: Any, field: str) -> None:
-    problem = problem_of(standing_client.post("/v1/messages", json=sent), 422)
-    assert problem["field"].startswith(field)
-
-
 MESSAGE, MEMORY = f"/v1/messages/{CHAT}/m1", {"scope": "organization", "content": "x"}
 ASKED = {"chat_id": CHAT, "query": "x"}
 DOCUMENT = {"document_id": "rules", "content": "x"}

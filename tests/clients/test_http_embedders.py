@@ -15,7 +15,6 @@ from schemas.settings import Settings
 from tests.clients.embedding_server import (
     CLOSES,
     DIMENSIONS,
-    DRIPS,
     HANGS,
     RUBBISH,
     SPOILT,
@@ -143,17 +142,6 @@ def test_a_refusal_says_whether_it_is_worth_another_try_and_what_to_set(
     assert len(server.asked) == 1 + ((provider, fault) == ("openai", "wrong"))
 
 
-def test_the_time_limit_is_for_the_whole_request(server: EmbeddingServer) -> None:
-    client = embedder("ollama", server, embedding_dimensions=DIMENSIONS, embedding_timeout_seconds=1)
-    client.embed_documents(["connected"])
-    server.fault = DRIPS
-    began = monotonic()
-    with pytest.raises(ProviderUnavailable, match=r"did not answer within 1 s"):
-        client.embed_documents(["hello"])
-    # what drips would take a minute
-    assert monotonic() - began < 4.5
-
-
 def test_a_server_too_slow_for_a_batch_is_asked_for_fewer(server: EmbeddingServer) -> None:
     # Given a server that is slow only for what is in a large batch
     client = embedder("ollama", server, embedding_dimensions=DIMENSIONS, embedding_timeout_seconds=1)
@@ -201,10 +189,3 @@ def test_a_key_is_sent_to_openai_only_and_a_key_alone_chooses_nothing(server: Em
     elsewhere = Settings(_env_file=None, embedding_provider="openai", openai_api_key="sk-mine")
     assert "https://api.openai.com/v1" in sent_elsewhere(elsewhere)[0]
     assert sent_elsewhere(settings_of("ollama", server.url)) == []
-
-
-def test_the_pooling_of_a_model_is_a_setting_of_local_models_alone() -> None:
-    plain = Settings(_env_file=None, embedding_pooling="cls")
-    for provider in ("deterministic", "ollama"):
-        with pytest.raises(SettingsError, match="BACKSCROLL_EMBEDDING_POOLING is not for the provider"):
-            make_embedder(plain.model_copy(update={"embedding_provider": provider}))

@@ -7,7 +7,7 @@ import subprocess
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import closing, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -219,20 +219,14 @@ def test_an_answer_without_end_is_not_read_whole() -> None:
     assert sent < 100_000_000
 
 
-class serving:  # noqa: N801 - a context manager
-    """A server while it runs; its URL."""
-
-    def __init__(self, server: ThreadingHTTPServer, scheme: str = "http") -> None:
-        self.server, self.url = server, f"{scheme}://127.0.0.1:{server.server_port}"
-        server.daemon_threads = True
-
-    def __enter__(self) -> str:
-        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
-        return self.url
-
-    def __exit__(self, *_: object) -> None:
-        self.server.shutdown()
-        self.server.server_close()
+@contextmanager
+def serving(server: ThreadingHTTPServer, scheme: str = "http") -> Iterator[str]:
+    """Run a server; its URL."""
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    yield f"{scheme}://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
 
 
 def test_a_certificate_is_verified_and_a_private_authority_is_given_by_the_environment(

@@ -178,13 +178,3 @@ def test_an_outage_is_no_prompts_fault(database: Database) -> None:
     for _ in range(4):
         with pytest.raises(ProviderUnavailable):
             gateway.complete(PLAIN, asking(), timeout_seconds=5)
-
-
-def test_verification_finds_a_text_in_an_answer(database: Database, call: Call) -> None:
-    from pipeline.store.erasure import derived
-
-    quoting = Completion(text='{"summary": "she said \\"come\\nin\\""}', input_tokens=1, output_tokens=1)
-    Gateway(database, ScriptedModel(quoting)).complete(call, asking(), timeout_seconds=5)
-    with database.tenant(TENANT) as connection:
-        assert derived.count_text(connection, 'said "come\nin"') == 1
-        assert derived.count_text(connection, "said nothing") == 0

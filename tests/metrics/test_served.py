@@ -2,10 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-import psycopg
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from ops.local.embedded.postgres import EmbeddedPostgres
@@ -26,6 +23,7 @@ from schemas.errors import ProviderUnavailable
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
+from tests.api.conftest import away
 from tests.conftest import TENANT, copied, message, refusing, settings_of
 from tests.deployment.test_compose import METRIC, expressions, labels_named
 from tests.llm.chat_models import ScriptedModel, asking
@@ -165,37 +163,14 @@ def test_while_postgres_is_away_it_says_so_and_shows_nothing_old(
     with refusing(redis, "a replica"):
         assert fresh(ask, lambda shown: shown["redis_up"] == 0)["postgres_up"] == 1
     fresh(ask, lambda shown: shown["redis_up"] == 1)
-    allow = "ALTER DATABASE watched WITH ALLOW_CONNECTIONS "
-    with psycopg.connect(postgres.superuser_dsn(), autocommit=True) as connection:
-        connection.execute(allow + "false")
-        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'watched'")
+    with away(postgres, "watched"):
         shown = fresh(ask, lambda shown: shown["postgres_up"] == 0)
         assert not any(name.startswith(("jobs ", "messages_total", "table_bytes")) for name in shown)
         # Redis' figures are there, and the doctor finds it, too
         assert shown["redis_up"] == 1
         assert shown['queue_tasks queue="embed"'] >= 0
         fresh(ask, lambda shown: shown.get('doctor_findings severity="error"', 0) >= 2)
-        connection.execute(allow + "true")
     fresh(ask, lambda shown: shown["postgres_up"] == 1 and 'jobs kind="embed" state="dead"' in shown)
-
-
-@given(
-    st.lists(
-        st.dictionaries(
-            st.tuples(st.sampled_from(["2026-03-01", "2026-03-02"]), st.sampled_from(["a", "b"])),
-            st.floats(0, 1e9),
-        )
-    )
-)
-def test_a_counter_never_goes_down_whatever_is_forgotten_or_pruned(
-    readings: list[dict[tuple[str, str], float]],
-) -> None:
-    totals, before = Totals(), {}
-    for reading in readings:
-        days = [DayFigure(day, name, value, 0.0) for (day, name), value in reading.items()]
-        after = dict(totals.add(days))
-        assert all(after[name] >= value for name, value in before.items())
-        before = after
 
 
 def test_a_counter_grows_by_what_was_added_since_over_midnight_too() -> None:

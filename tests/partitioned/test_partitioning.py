@@ -111,26 +111,6 @@ def test_what_names_a_chat_reads_one_partition_and_numbers_go_on(database: Datab
     assert set(re.findall(r"on (messages_\d+)", "\n".join(plan))) == {where}
 
 
-def test_a_keyword_is_found_by_the_indexes_of_the_partitions(database: Database) -> None:
-    statistics = text("""
-        SELECT coalesce(sum(i.idx_scan), 0), coalesce(sum(t.seq_scan), 0) FROM pg_stat_user_tables t
-        LEFT JOIN pg_stat_user_indexes i ON i.relid = t.relid AND i.indexrelname LIKE '%lexeme_keys%'
-        WHERE t.relname LIKE 'messages\\_0%'
-    """)
-    with database.tenant(TENANT) as connection:
-        used, whole = connection.execute(statistics).one()
-    with database.tenant(TENANT) as connection:
-        scores = connection.scalar(
-            text("SELECT scores FROM keyword_search('test:3', NULL, ARRAY['boiler'], 10, 8, 100, 50)")
-        )
-        assert len(scores) == 10
-        connection.execute(text("SELECT pg_stat_force_next_flush()"))
-    with database.tenant(TENANT) as connection:
-        after = connection.execute(statistics).one()
-    assert after[0] > used
-    assert after[1] == whole
-
-
 def test_later_migrations_build_and_drop_indexes_beside_running_work_all_the_same(
     postgres: EmbeddedPostgres, database_name: str
 ) -> None:
