@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import httpx
+import psycopg
 import pytest
 import redis as redis_client
 import uvicorn
@@ -76,6 +77,17 @@ def client(settings: Settings) -> Iterator[httpx.Client]:
     """A client, with its API key, of an HTTP API on this test's database."""
     with served(settings) as client:
         yield client
+
+
+@contextmanager
+def away(postgres: EmbeddedPostgres, name: str) -> Iterator[None]:
+    """Let nobody reach a database, and end the connections of whoever did."""
+    allow = f"ALTER DATABASE {name} WITH ALLOW_CONNECTIONS "
+    with psycopg.connect(postgres.superuser_dsn(), autocommit=True) as server:
+        server.execute(allow + "false")
+        server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+        yield
+        server.execute(allow + "true")
 
 
 @pytest.fixture

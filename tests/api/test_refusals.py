@@ -2,11 +2,9 @@
 
 import json
 import socket
-import time
 import urllib.error
 import urllib.request
 from typing import Any
-from uuid import UUID
 
 import httpx
 import pytest
@@ -25,7 +23,7 @@ from workers.api.linger import LINGER_BYTES
 
 @pytest.mark.parametrize(
     "authorization",
-    [None, "", "Bearer", "Bearer wrong-key", "Bearer test-key2", "Basic dGVzdC1rZXk=", "Bearer é"],
+    [None, "Bearer", "Bearer test-key2", "Basic dGVzdC1rZXk=", "Bearer é"],
 )
 def test_without_the_key_nobody_comes_in(standing_client: httpx.Client, authorization: str | None) -> None:
     headers = [] if authorization is None else [(b"Authorization", authorization.encode("latin-1"))]
@@ -41,9 +39,7 @@ def test_without_the_key_nobody_comes_in(standing_client: httpx.Client, authoriz
     [
         ({"content": "x" * 65_537}, "messages.0.content", "65536"),
         ({"sent_at": "2026-03-02T18:00:00"}, "messages.0.sent_at", "time zone"),
-        ({"external_id": "x" * 256}, "messages.0.external_id", "255"),
         ({"metadata": {"a": "x" * 20_000}}, "messages.0.metadata", "16384"),
-        ({"sender_id": True}, "messages.0.sender_id", "string"),
         ({"sendername": "Ann"}, "messages.0.sendername", "did you mean sender_name?"),
     ],
 )
@@ -55,49 +51,6 @@ def test_a_wrong_value_is_named_with_what_is_allowed(
     assert limit in problem["detail"]
 
 
-def test_a_misspelt_field_is_named_whatever_else_is_wrong(standing_client: httpx.Client) -> None:
-    wrong = said(1, contant="hi")
-    del wrong["content"]
-    problem = problem_of(standing_client.post("/v1/messages", json=body(wrong)), 422)
-    assert problem["detail"] == (
-        "messages.0.content is missing; messages.0.contant is not known, did you mean content?"
-    )
-    # of many problems, too
-    for name in ("external_id", "sender_id", "sent_at"):
-        del wrong[name]
-    problem = problem_of(
-        standing_client.post("/v1/messages", json=body(wrong | {"role": "boss", "position": -1})), 422
-    )
-    assert "contant is not known" in problem["detail"]
-    assert "(and " in problem["detail"]
-
-
-def test_ids_that_are_numbers_are_taken_as_their_digits(client: httpx.Client, database: Database) -> None:
-    sent = {"chat": -100420, "messages": said(1, external_id=4711, sender_id=11)}
-    assert client.post("/v1/messages", json=sent).status_code == 202
-    with database.tenant(TENANT) as connection:
-        row = connection.execute(text("SELECT chat_id, external_id, sender_id FROM messages")).one()
-    assert tuple(row) == ("-100420", "4711", "11")
-    asked = client.post("/v1/context", json={"chat_id": -100420, "query": "hello?", "user_id": 11})
-    assert asked.json()["messages"][-1]["content"] == "Ann: hello?"
-
-
-@pytest.mark.parametrize(
-    ("sent", "field"),
-    [
-        ({}, "chat"),
-        ({"chat": CHAT, "messages": []}, "messages"),
-        ({"chat": CHAT, "messages": [{"external_id": str(n)} for n in range(1001)]}, "messages"),
-        ({"chat": "", "messages": [said(1)]}, "chat.chat_id"),
-        ({"chat": {"chat_id": CHAT, "time_zone": "Mars/Base"}, "messages": [said(1)]}, "chat.time_zone"),
-        ([], "body"),
-    ],
-)
-def test_a_body_of_another_form_is_refused(standing_client: httpx.Client, sent: Any, field: str) -> None:
-    problem = problem_of(standing_client.post("/v1/messages", json=sent), 422)
-    assert problem["field"].startswith(field)
-
-
 MESSAGE, MEMORY = f"/v1/messages/{CHAT}/m1", {"scope": "organization", "content": "x"}
 ASKED = {"chat_id": CHAT, "query": "x"}
 DOCUMENT = {"document_id": "rules", "content": "x"}
@@ -107,35 +60,21 @@ DOCUMENT = {"document_id": "rules", "content": "x"}
     ("method", "path", "sent", "field"),
     [
         ("PATCH", MESSAGE, {}, "content"),
-        ("PATCH", MESSAGE, {"content": "x" * 65_537}, "content"),
-        ("PATCH", MESSAGE, {"content": "x", "v": 2}, "v"),
         ("DELETE", f"/v1/messages/{CHAT}/{'x' * 256}", None, "external_id"),
-        ("POST", "/v1/context", ASKED | {"query": "x" * 8001}, "query"),
         ("POST", "/v1/context", ASKED | {"queries": ["x", "x" * 8001]}, "queries.1"),
-        ("POST", "/v1/context", ASKED | {"budget_tokens": 1}, "budget_tokens"),
         ("POST", "/v1/context", ASKED | {"parameters": {"messages": 101}}, "parameters.messages"),
         ("POST", "/v1/context", ASKED | {"profile": "ask", "topKDocs": 101}, "top_k_documents"),
-        ("POST", "/v1/search", ASKED | {"limit": 101}, "limit"),
         ("POST", "/v1/search", ASKED | {"mode": "wild"}, "mode"),
-        ("POST", "/v1/documents", DOCUMENT | {"content": " \n"}, "content"),
         ("POST", "/v1/documents", DOCUMENT | {"content": "x" * (MAX_DOCUMENT_BYTES + 1)}, "content"),
         ("POST", "/v1/documents", DOCUMENT | {"language": "klingon"}, "language"),
         ("GET", "/v1/entities?kind=ghost", None, "kind"),
-        ("GET", f"/v1/chats/{CHAT}/topics?periods=521", None, "periods"),
-        ("GET", "/v1/chats?limit=1001", None, "limit"),
-        ("GET", "/v1/sessions?status=odd", None, "status"),
         ("GET", "/v1/queries?chatid=x", None, "chatid"),
         ("POST", "/v1/forget", {"kind": "everything"}, "kind"),
-        ("GET", "/v1/forget/99999999999999999999", None, "receipt"),
         ("PUT", "/v1/users/test:1/memory", {"memory": 1}, "memory"),
         ("POST", "/v1/keys", {"label": "x", "scopes": ["admin"]}, "scopes.0"),
         ("POST", "/v1/keys", {"label": "x", "scopes": ["read"], "tenant": "other"}, "tenant"),
-        ("PUT", f"/v1/users/{'x' * 256}/senders/a", None, "user_id"),
-        ("POST", "/v1/memories", MEMORY | {"importance": 11}, "importance"),
         ("POST", "/v1/memories", MEMORY | {"learned_in": "no:1"}, "learned_in"),
         ("PATCH", "/v1/memories/one", {"importance": 1}, "memory_id"),
-        ("POST", f"/v1/memories/{UUID(int=1)}/promote", {"scope": "session"}, "scope"),
-        ("GET", "/v1/memories?surprise=1", None, "surprise"),
     ],
 )
 def test_what_cannot_be_asked_for_is_named_by_its_field(
@@ -145,12 +84,14 @@ def test_what_cannot_be_asked_for_is_named_by_its_field(
     assert problem["field"].startswith(field), problem
 
 
+# a number that Postgres cannot keep, where anything may stand
+INFINITE = json.dumps(body(said(1, metadata={"n": "HERE"}))).replace('"HERE"', "1e999")
 HOSTILE = {
     "nothing": b"",
     "not JSON": b"{'chat': 1}",
     "not UTF-8": b'{"chat": "\xff\xfe"}',
     "nested deeply": b"[" * 200_000,
-    "NaN": b'{"chat": "a", "messages": [NaN]}',
+    "infinite": INFINITE.encode(),
     "a very long number": b'{"chat": ' + b"9" * 100_000 + b"}",
     "a field of half a character": b'{"chat": {"chat_id": "a", "\\ud800": 1}, "messages": []}',
 }
@@ -161,12 +102,6 @@ def test_a_hostile_body_is_a_problem_of_its_sender(standing_client: httpx.Client
     problem = problem_of(standing_client.post("/v1/messages", content=content), 422)
     assert problem["field"]
     assert len(problem["detail"]) <= 1000
-
-
-@pytest.mark.parametrize("value", ["1e999", "-1e999", "NaN", "Infinity"])
-def test_numbers_that_postgres_cannot_keep_are_refused(standing_client: httpx.Client, value: str) -> None:
-    content = json.dumps(body(said(1, metadata={"n": "HERE"}))).replace('"HERE"', value)
-    assert problem_of(standing_client.post("/v1/messages", content=content), 422)["field"] == "body"
 
 
 def test_characters_that_postgres_cannot_store_are_left_out(client: httpx.Client, database: Database) -> None:
@@ -188,7 +123,7 @@ ANYTHING = st.recursive(
 NAMES = st.sampled_from([*said(1), "position", "agent_id", "session_key", "closes_session", "metadata"])
 
 
-@examples(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=st.dictionaries(NAMES, ANYTHING, min_size=1, max_size=3))
 def test_whatever_stands_in_a_field_it_is_accepted_or_refused(
     standing_client: httpx.Client, changes: dict[str, Any]
@@ -198,20 +133,30 @@ def test_whatever_stands_in_a_field_it_is_accepted_or_refused(
         problem_of(answer, 422)
 
 
+KEY = b"Authorization: Bearer test-key\r\n"
+
+
+def sending(client: httpx.Client, headers: bytes, size: int) -> socket.socket:
+    """A connection on which a body of this size was announced."""
+    connection = socket.create_connection((client.base_url.host, client.base_url.port or 80), timeout=10)
+    connection.sendall(
+        b"POST /v1/messages HTTP/1.1\r\nHost: api\r\n" + headers + f"Content-Length: {size}\r\n\r\n".encode()
+    )
+    return connection
+
+
 def test_a_body_over_the_limit_is_refused_by_what_it_states(standing_client: httpx.Client) -> None:
     # Given a sender that announces 8 MiB and a byte, and waits before it sends them
-    host, port = standing_client.base_url.host, standing_client.base_url.port
-    with socket.create_connection((host, port or 80), timeout=10) as connection:
-        connection.sendall(
-            b"POST /v1/messages HTTP/1.1\r\nHost: api\r\nAuthorization: Bearer test-key\r\n"
-            + f"Content-Length: {MAX_BODY_BYTES + 1}\r\n\r\n".encode()
-        )
+    with sending(standing_client, KEY, MAX_BODY_BYTES + 1) as connection:
         # Then it is told before a byte of them was read
         answer = b""
         while not answer.endswith(b"}"):
             answer += connection.recv(65536)
     assert b" 413 " in answer.splitlines()[0]
     assert str(MAX_BODY_BYTES).encode() in answer
+    # and so is somebody without the key
+    with sending(standing_client, b"", 1_000_000) as connection:
+        assert b" 401 " in connection.recv(65536)
 
 
 def test_a_body_without_a_stated_size_is_refused_where_it_passes_the_limit(
@@ -237,26 +182,13 @@ def test_a_body_without_a_stated_size_is_refused_where_it_passes_the_limit(
     assert standing_client.get("/healthz").status_code == 200
 
 
-def test_a_body_is_not_read_for_somebody_without_the_key(standing_client: httpx.Client) -> None:
-    host, port = standing_client.base_url.host, standing_client.base_url.port
-    with socket.create_connection((host, port or 80), timeout=10) as connection:
-        connection.sendall(b"POST /v1/messages HTTP/1.1\r\nHost: api\r\nContent-Length: 1000000\r\n\r\n")
-        assert b" 401 " in connection.recv(65536)
-
-
 def test_a_sender_that_stalls_is_told_so(
     standing_client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.api.bodies.BODY_SECONDS", 0.2)
-    host, port = standing_client.base_url.host, standing_client.base_url.port
-    started = time.monotonic()
-    with socket.create_connection((host, port or 80), timeout=10) as connection:
-        connection.sendall(
-            b"POST /v1/messages HTTP/1.1\r\nHost: api\r\nAuthorization: Bearer test-key\r\n"
-            b"Content-Length: 100\r\n\r\n{"
-        )
+    with sending(standing_client, KEY, 100) as connection:
+        connection.sendall(b"{")
         assert b" 408 " in connection.recv(65536)
-    assert time.monotonic() - started < 5
 
 
 def test_no_such_path_and_no_such_method_are_told_in_the_same_shape(standing_client: httpx.Client) -> None:

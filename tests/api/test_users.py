@@ -44,16 +44,12 @@ def test_memories_are_written_by_hand_listed_and_deleted(house: httpx.Client) ->
     first = house.post("/v1/memories", json=tea)
     assert outcome(first, 201) == "new"
     assert outcome(house.post("/v1/memories", json=tea)) == "known"
-    judged = tea | {"content": "Has a boat.", "type": "fact"}
-    assert outcome(house.post("/v1/memories", json=judged), 201) == "new"
+    assert outcome(house.post("/v1/memories", json=tea | {"content": "Has a boat."}), 201) == "new"
     house.put("/v1/users/bob/senders/test:bob")
     listed = house.get("/v1/memories", params={"user_id": "bob"}).json()["memories"]
-    found = [(m["content"], m["type"], m["importance"]) for m in listed]
-    assert found == [("Has a boat.", "fact", 1.0), ("Prefers tea.", "manual", 5.0)]
+    assert [m["content"] for m in listed] == ["Has a boat.", "Prefers tea."]
     page = house.get("/v1/memories", params={"user_id": "bob", "limit": 1, "after": listed[0]["id"]}).json()
     assert [m["id"] for m in page["memories"]] == [first.json()["id"]]
-    asked = {"chat_id": "test:users", "query": "tea or coffee?", "user_id": "bob"}
-    assert "Prefers tea." in house.post("/v1/context", json=asked).json()["text"]
     assert outcome(house.delete(f"/v1/memories/{first.json()['id']}")) == "deleted"
     problem_of(house.delete(f"/v1/memories/{first.json()['id']}"), 404)
 
@@ -74,31 +70,12 @@ def test_memories_are_edited_promoted_and_corrected(house: httpx.Client) -> None
     assert (clash["field"], "says this already" in clash["detail"]) == ("content", True)
     assert outcome(house.post(f"{right}/promote", json={"scope": "organization"})) == "promoted"
     (found,) = house.get("/v1/memories", params={"scope": "organization"}).json()["memories"]
-    assert (found["content"], found["importance"], found["learned_in"]) == (
-        "Bob lives in Faro.",
-        9,
-        "test:users",
-    )
+    assert (found["content"], found["importance"]) == ("Bob lives in Faro.", 9)
     assert outcome(house.post(f"{right}/correct", json={})) == "retracted"
-    problem_of(house.patch(right, json={"importance": 1}), 409)
     for method, each in (("PATCH", right), ("POST", f"{right}/promote"), ("POST", f"{right}/correct")):
         sent = {"scope": "organization"} if "promote" in each else {"content": "x"}
         unknown = each.replace(corrected.json()["id"], str(UUID(int=1)))
         problem_of(house.request(method, unknown, json=sent), 404)
-
-
-def test_a_persons_page_says_what_is_known_and_from_where(house: httpx.Client) -> None:
-    boat = {"scope": "user", "user_id": "test:bob", "content": "Bob has a boat.", "learned_in": "test:users"}
-    wrong = house.post("/v1/memories", json=boat).json()["id"]
-    house.post(f"/v1/memories/{wrong}/correct", json={"content": "Bob has a ship."})
-    page = house.get("/v1/users/test:bob", params={"chat_id": "test:users", "limit": 1}).json()
-    (known,) = page["current"]
-    assert (known["content"], known["learned_in"]["chat_id"]) == ("Bob has a ship.", "test:users")
-    rest = house.get("/v1/users/test:bob", params={"after": known["id"]}).json()
-    (earlier,) = rest["earlier"]
-    assert (earlier["id"], earlier["superseded_by"][0]["id"]) == (wrong, known["id"])
-    assert problem_of(house.get("/v1/users/test:bob", params={"limit": 0}), 422)["field"] == "limit"
-    problem_of(house.get("/v1/users/test:bob", params={"chat_id": "test:nowhere"}), 404)
 
 
 def test_members_are_told_and_shown(house: httpx.Client) -> None:
@@ -107,26 +84,15 @@ def test_members_are_told_and_shown(house: httpx.Client) -> None:
     assert there["names"]["test:ann"] == ["Ann"]
     told = house.put("/v1/chats/test:users/members", json={"members": ["test:ann", "test:cy"]}).json()
     # who has never written has no name
-    assert told == {
-        "chat_id": "test:users",
-        "members": ["test:ann", "test:cy"],
-        "names": {"test:ann": ["Ann"]},
-        "unnamed": False,
-    }
+    assert (told["members"], told["names"]) == (["test:ann", "test:cy"], {"test:ann": ["Ann"]})
     problem_of(house.put("/v1/chats/test:nowhere/members", json={"members": []}), 404)
     problem_of(house.get("/v1/chats/test:nowhere/members"), 404)
 
 
-RULES = {
-    "document_id": "rules/2026",
-    "content": "# Rules\n\nThe boiler is serviced every May.",
-    "source": "wiki",
-}
+RULES = {"document_id": "rules/2026", "content": "# Rules\n\nThe boiler is serviced every May."}
 
 
-def test_a_document_is_kept_cited_read_replaced_and_removed(
-    client: httpx.Client, hints: redis_client.Redis
-) -> None:
+def test_a_document_is_kept_cited_and_read(client: httpx.Client, hints: redis_client.Redis) -> None:
     queue = OF_KIND["embed"].full_name
     hints.delete(queue)
     first = client.post("/v1/documents", json=RULES)
@@ -137,12 +103,8 @@ def test_a_document_is_kept_cited_read_replaced_and_removed(
     client.post("/v1/messages", json=body())
     asked = {"chat_id": "test:house", "query": "When is the boiler serviced?"}
     assert "Doc rules/2026/Chunk 0:\n  # Rules\n" in client.post("/v1/context", json=asked).json()["text"]
-    newer = RULES | {"content": "The boiler is serviced every June."}
-    assert client.post("/v1/documents", json=newer).json()["outcome"] == "replaced"
     read = client.get("/v1/documents/rules/2026").json()
-    assert read["chunks"] == [{"chunk_index": 0, "content": newer["content"]}]
-    (listed,) = client.get("/v1/documents", params={"limit": 1}).json()["documents"]
-    assert (listed["document_id"], listed["source"], listed["chunks"]) == ("rules/2026", "wiki", 1)
+    assert read["chunks"] == [{"chunk_index": 0, "content": RULES["content"]}]
     assert client.get("/v1/documents", params={"after": "rules/2026"}).json() == {"documents": []}
     assert client.delete("/v1/documents/rules/2026").json()["outcome"] == "removed"
     for method in ("GET", "DELETE"):

@@ -11,12 +11,13 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from email.message import Message
 from typing import Any
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from schemas.errors import ProviderUnavailable
 from schemas.vectors import Vector
+from tests.providers.http_server import Answered, serving
 
 DIMENSIONS = 64
 
@@ -37,10 +38,8 @@ class EmbeddingServer:
     url: str = ""
     dimensions: int = DIMENSIONS
     fault: str | None = None
-    # the fault befalls only requests with this word in one of their texts …
+    # the fault befalls only requests with this word in one of their texts
     word: str = ""
-    # … and none of the first ones, so many
-    after: int = 0
     asked: list[Asked] = field(default_factory=list)
 
     @property
@@ -56,16 +55,13 @@ class EmbeddingServer:
 
 SPOILT: dict[str, Callable[[list[Vector]], list[Any]]] = {
     "too few": lambda made: made[:-1],
-    "too many": lambda made: [*made, made[0]],
     "too short": lambda made: [vector[:-1] for vector in made],
     "not a number": lambda made: [[float("nan"), *vector[1:]] for vector in made],
-    "infinite": lambda made: [[float("inf"), *vector[1:]] for vector in made],
     "zeros": lambda made: [[0.0] * len(vector) for vector in made],
 }
 """Faults of an answer that is well-formed."""
 RUBBISH = {
     "not json": b"<html>welcome</html>",
-    "nothing in it": b"{}",
     "another shape": b'{"embeddings": "none", "data": [{"embedding": "!!!", "index": 0, "object": "embedding"}]}',
     "empty": b"",
 }
@@ -73,7 +69,6 @@ RUBBISH = {
 REFUSALS: dict[str, tuple[int, dict[str, str], str]] = {
     "busy": (429, {"Retry-After": "7"}, "rate limit reached"),
     "broken": (500, {}, "internal error"),
-    "overloaded": (503, {}, "no slot available"),
     "who are you": (401, {}, "incorrect API key provided: sk-secret"),
     "no such model": (404, {}, "model not found"),
     "too long": (400, {}, "the input length exceeds the context length"),
@@ -81,89 +76,44 @@ REFUSALS: dict[str, tuple[int, dict[str, str], str]] = {
     "moved": (307, {"Location": "http://127.0.0.1:1/"}, ""),
 }
 """Faults that have a status, headers and a reason."""
-HANGS, DRIPS, CLOSES = "hangs", "drips", "closes"
+HANGS, CLOSES = "hangs", "closes"
 
 
 @contextmanager
 def embedding_server() -> Iterator[EmbeddingServer]:
     """A running server, at a free port."""
-    state = EmbeddingServer()
-    over = threading.Event()
+    state, over = EmbeddingServer(), threading.Event()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def answer(_method: str, path: str, headers: Message, sent: bytes) -> Answered:
+        body = json.loads(sent)
+        texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
+        state.asked.append(Asked(texts=texts, body=body, authorization=headers["Authorization"]))
+        fault = state.fault if any(state.word in text for text in texts) else None
+        if fault == CLOSES:
+            raise ConnectionAbortedError
+        if fault == HANGS:
+            over.wait(60)
+        if fault in RUBBISH:
+            return 200, {}, RUBBISH[fault]
+        if fault in REFUSALS:
+            status, more, said = REFUSALS[fault]
+            return status, more, json.dumps({"error": {"message": said}}).encode()
+        made: list[Any] = state.vectors(texts, body.get("dimensions"))
+        made = SPOILT[fault](made) if fault in SPOILT else made
+        if path == "/api/embed":
+            return 200, {}, json.dumps({"model": body["model"], "embeddings": made}).encode()
+        if body.get("encoding_format") == "base64":
+            made = [base64.b64encode(array("f", vector).tobytes()).decode() for vector in made]
+        data = [{"object": "embedding", "index": n, "embedding": each} for n, each in enumerate(made)]
+        # a server may answer in any order, and says which is which
+        answered = {"object": "list", "model": body["model"], "data": data[::-1]}
+        return 200, {}, json.dumps(answered).encode()
 
-        def log_message(self, *_: object) -> None:
-            """Nothing: tests look at `asked`."""
-
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
-            state.asked.append(Asked(texts=texts, body=body, authorization=self.headers["Authorization"]))
-            is_meant = len(state.asked) > state.after and any(state.word in text for text in texts)
-            fault = state.fault if is_meant else None
-            if fault == CLOSES:
-                self.close_connection = True
-            elif fault == HANGS:
-                over.wait(60)
-                self._send(200, self._answer(body, texts, None))
-            elif fault in RUBBISH:
-                self._send(200, RUBBISH[fault])
-            elif fault in REFUSALS:
-                status, headers, said = REFUSALS[fault]
-                self._send(status, json.dumps({"error": {"message": said}}).encode(), headers)
-            else:
-                self._send(200, self._answer(body, texts, fault), drips=fault)
-
-        def _answer(self, body: dict[str, Any], texts: list[str], fault: str | None) -> bytes:
-            made: list[Any] = state.vectors(texts, body.get("dimensions"))
-            made = SPOILT[fault](made) if fault in SPOILT else made
-            if self.path == "/api/embed":
-                return json.dumps({"model": body["model"], "embeddings": made}).encode()
-            if body.get("encoding_format") == "base64":
-                made = [base64.b64encode(array("f", vector).tobytes()).decode() for vector in made]
-            data = [{"object": "embedding", "index": n, "embedding": each} for n, each in enumerate(made)]
-            # a server may answer in any order, and says which is which
-            return json.dumps({"object": "list", "model": body["model"], "data": data[::-1]}).encode()
-
-        def _send(
-            self, status: int, answer: bytes, headers: dict[str, str] | None = None, drips: str | None = None
-        ) -> None:
-            given = {
-                "Content-Type": "application/json",
-                "Content-Length": str(len(answer)),
-                **(headers or {}),
-            }
-            lines = "".join(f"{name}: {value}\r\n" for name, value in given.items())
-            head = f"HTTP/1.1 {status} So\r\n{lines}\r\n".encode()
-            try:
-                self.wfile.write(head)
-                for byte in answer if drips == DRIPS else ():
-                    self.wfile.write(bytes([byte]))
-                    if over.wait(0.05):
-                        return
-                self.wfile.write(b"" if drips == DRIPS else answer)
-            except OSError:
-                # who asked has gone
-                self.close_connection = True
-
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
-
-        def handle_error(self, *_: object) -> None:
-            """Nothing: a connection that ends is a story's own doing."""
-
-    server = Server(("127.0.0.1", 0), Handler)
-    state.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        yield state
-    finally:
-        over.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serving(answer) as state.url:
+        try:
+            yield state
+        finally:
+            over.set()
 
 
 def elapsed(call: Callable[[], object]) -> float:

@@ -86,14 +86,8 @@ def test_a_model_in_a_folder_answers_from_0_to_1_and_a_broken_one_is_unavailable
     vocabulary = tmp_path / "vocab.txt"
     vocabulary.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "boiler", "the", "is"]))
     folder = tmp_path / "model"
-    sizes: dict[str, Any] = {
-        "vocab_size": 8,
-        "num_labels": 1,
-        "hidden_size": 8,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 1,
-        "intermediate_size": 8,
-    }
+    sizes: dict[str, Any] = dict.fromkeys(("vocab_size", "hidden_size", "intermediate_size"), 8)
+    sizes |= dict.fromkeys(("num_labels", "num_hidden_layers", "num_attention_heads"), 1)
     BertForSequenceClassification(BertConfig(**sizes)).save_pretrained(folder)
     BertTokenizerFast(vocab_file=str(vocabulary)).save_pretrained(folder)
 

@@ -15,9 +15,7 @@ from schemas.settings import Settings
 from tests.clients.embedding_server import (
     CLOSES,
     DIMENSIONS,
-    DRIPS,
     HANGS,
-    REFUSALS,
     RUBBISH,
     SPOILT,
     EmbeddingServer,
@@ -87,8 +85,6 @@ def test_an_unknown_model_says_its_dimensions_by_one_call(server: EmbeddingServe
         "search_query: ",
         "search_document: ",
     )
-    assert embedder("openai", server, "text-embedding-3-large").space.dimensions == 3072
-    assert len(server.asked) == 1
     # and the doctor asks nobody
     assert space_by_name(settings_of(provider, server.url), []).dimensions == 0
     assert space_by_name(settings_of(provider, server.url), [unknown.space]) == unknown.space
@@ -109,25 +105,22 @@ def test_prefixes_are_the_models_own_or_a_settings(server: EmbeddingServer, prov
     assert (client.space.query_prefix, client.space.document_prefix) == ("Q: ", "")
 
 
-@pytest.mark.parametrize("fault", [*SPOILT, *RUBBISH])
-def test_an_answer_that_is_no_vectors_is_a_failure(
-    server: EmbeddingServer, provider: str, fault: str
-) -> None:
+def test_an_answer_that_is_no_vectors_is_a_failure(server: EmbeddingServer, provider: str) -> None:
     client = embedder(provider, server)
     assert client.space.dimensions == DIMENSIONS
-    server.fault = fault
-    with pytest.raises(ProviderFailed):
-        client.embed_documents(["one", "two"])
-    # and once it answers well it is believed again
-    server.fault = None
-    assert len(client.embed_documents(["one", "two"])) == 2
+    for fault in (*SPOILT, *RUBBISH):
+        server.fault = fault
+        with pytest.raises(ProviderFailed):
+            client.embed_documents(["one", "two"])
+        # and once it answers well it is believed again
+        server.fault = None
+        assert len(client.embed_documents(["one", "two"])) == 2
 
 
 @pytest.mark.parametrize(
     ("fault", "error", "said"),
     [
         ("busy", ProviderUnavailable, "429: .*rate limit"),
-        ("overloaded", ProviderUnavailable, "503"),
         ("broken", ProviderFailed, "500: .*internal error"),
         ("who are you", ProviderUnavailable, "401: .*BACKSCROLL_O"),
         ("no such model", ProviderUnavailable, "no model mine.*BACKSCROLL_EMBEDDING_MODEL"),
@@ -147,23 +140,11 @@ def test_a_refusal_says_whether_it_is_worth_another_try_and_what_to_set(
     assert getattr(raised.value, "retry_after", None) == (7.0 if fault == "busy" else None)
     # whose refusal says nothing is asked once without options, too
     assert len(server.asked) == 1 + ((provider, fault) == ("openai", "wrong"))
-    assert fault in REFUSALS or fault == CLOSES
 
 
-def test_the_time_limit_is_for_the_whole_request(server: EmbeddingServer, provider: str) -> None:
-    client = embedder(provider, server, embedding_dimensions=DIMENSIONS, embedding_timeout_seconds=1)
-    client.embed_documents(["connected"])
-    server.fault = DRIPS
-    began = monotonic()
-    with pytest.raises(ProviderUnavailable, match=r"did not answer within 1 s"):
-        client.embed_documents(["hello"])
-    # what drips would take a minute
-    assert monotonic() - began < 4.5
-
-
-def test_a_server_too_slow_for_a_batch_is_asked_for_fewer(server: EmbeddingServer, provider: str) -> None:
+def test_a_server_too_slow_for_a_batch_is_asked_for_fewer(server: EmbeddingServer) -> None:
     # Given a server that is slow only for what is in a large batch
-    client = embedder(provider, server, embedding_dimensions=DIMENSIONS, embedding_timeout_seconds=1)
+    client = embedder("ollama", server, embedding_dimensions=DIMENSIONS, embedding_timeout_seconds=1)
     server.fault, server.word = HANGS, "number 5"
     texts = [f"message number {n}" for n in range(4)]
     assert len(client.embed_documents([*texts])) == 4
@@ -176,11 +157,11 @@ def test_a_server_too_slow_for_a_batch_is_asked_for_fewer(server: EmbeddingServe
 
 
 def test_a_question_does_not_wait_as_long_as_a_batch_and_the_next_ones_not_at_all(
-    server: EmbeddingServer, provider: str, monkeypatch: pytest.MonkeyPatch
+    server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_embedder, "QUESTION_SECONDS", 0.3)
     monkeypatch.setattr(http_embedder, "AWAY_SECONDS", 2.0)
-    client = embedder(provider, server, embedding_dimensions=DIMENSIONS)
+    client = embedder("openai", server, embedding_dimensions=DIMENSIONS)
     server.fault = HANGS
     assert 0.25 < elapsed(lambda: client.embed_query("one")) < 6
     assert elapsed(lambda: client.embed_query("two")) < 0.25
@@ -208,10 +189,3 @@ def test_a_key_is_sent_to_openai_only_and_a_key_alone_chooses_nothing(server: Em
     elsewhere = Settings(_env_file=None, embedding_provider="openai", openai_api_key="sk-mine")
     assert "https://api.openai.com/v1" in sent_elsewhere(elsewhere)[0]
     assert sent_elsewhere(settings_of("ollama", server.url)) == []
-
-
-def test_the_pooling_of_a_model_is_a_setting_of_local_models_alone() -> None:
-    plain = Settings(_env_file=None, embedding_pooling="cls")
-    for provider in ("deterministic", "ollama"):
-        with pytest.raises(SettingsError, match="BACKSCROLL_EMBEDDING_POOLING is not for the provider"):
-            make_embedder(plain.model_copy(update={"embedding_provider": provider}))

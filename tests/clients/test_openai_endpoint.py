@@ -7,7 +7,7 @@ import subprocess
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import closing, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -57,17 +57,9 @@ def has(name: str) -> Callable[[Request], bool]:
 ANY_FORM = has_form("json_schema", "json_object")
 # who words it so; what it refuses, with which status and body, and what is to be learned
 CHAT_REFUSALS: dict[str, tuple[Callable[[Request], bool], int, Any, str]] = {
-    "vLLM": (has_system, 400, {"message": "Conversation roles must alternate user/assistant"}, "system"),
     "Gemini": (has_system, 400, [{"error": {"message": "Developer instruction is not enabled"}}], "system"),
     "llama.cpp": (has_system, 500, {"error": {"message": "Only user and assistant roles!"}}, "system"),
-    "FastAPI": (
-        has_form("json_schema"),
-        422,
-        {"detail": [{"loc": ["response_format", "type"]}]},
-        "json_schema",
-    ),
     "a page": (ANY_FORM, 400, b"<h1>400</h1><p>JSON mode is not enabled</p>", "json_schema json_object"),
-    "ChatGPT": (has("temperature"), 400, {"detail": "Unsupported parameter: temperature"}, "temperature"),
     "LiteLLM": (has("temperature"), 400, {"error": {"message": '{"param": "temperature"}'}}, "temperature"),
     "Azure": (has("max_tokens"), 400, {"error": {"message": "use 'max_completion_tokens'"}}, "max_tokens"),
     "a gateway, in Chinese": (has_system, 400, {"msg": "该模型不支持系统角色"}, "plain"),
@@ -105,14 +97,8 @@ def test_what_a_chat_model_refuses_is_left_out_by_the_process(server: ChatServer
     assert server.requests[tries + 1]["response_format"]["type"] == "json_schema"
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "temperature max_tokens response_format: the role system is unknown",
-        "max_tokens is too large: this model's maximum context length is 4096",
-    ],
-)
-def test_an_endpoint_that_refuses_everything_is_asked_a_few_times(server: ChatServer, words: str) -> None:
+def test_an_endpoint_that_refuses_everything_is_asked_a_few_times(server: ChatServer) -> None:
+    words = "max_tokens response_format: the role system is unknown: maximum context length is 4096"
     server.answer = lambda _request: says(400, {"error": words})
     with closing(OpenAIChatModel("m", base_url=server.url)) as model:
         for _ in range(2):
@@ -125,11 +111,10 @@ def test_an_endpoint_that_refuses_everything_is_asked_a_few_times(server: ChatSe
     ("status", "shape"),
     [
         (400, lambda key: {"error": {"message": f"Ключ {key} не подходит", "code": 400}}),
-        (401, lambda key: {"detail": [{"msg": f"Authorization: Bearer {key}"}], "error": "密钥"}),
         (200, lambda key: [{"error": f"who is {key[:12]}****?"}]),
         (500, lambda key: f"<p>key={key}</p>".encode()),
     ],
-    ids=["object", "header", "masked", "page"],
+    ids=["object", "masked", "page"],
 )
 def test_a_key_is_in_no_error(server: ChatServer, status: int, shape: Callable[[str], Any]) -> None:
     server.answer = lambda _request: says(status, shape(KEY))
@@ -169,10 +154,9 @@ def vectors(request: Request, number: Callable[[int], dict[str, int]]) -> Reply:
     [
         (lambda n: {"index": n} if n else {}, False),
         (lambda _n: {}, True),
-        (lambda _n: {"index": 0}, True),
         (lambda n: {"index": n + 1}, False),
     ],
-    ids=["as Gemini", "none", "all zero", "from one"],
+    ids=["as Gemini", "none", "from one"],
 )
 def test_vectors_without_numbers_have_their_place_and_a_batch_is_one_request(
     server: ChatServer, number: Callable[[int], dict[str, int]], learned: bool
@@ -189,8 +173,6 @@ def test_vectors_without_numbers_have_their_place_and_a_batch_is_one_request(
     ("body", "taken"),
     [
         ({"error": {"message": "encoding_format: only 'float' is known"}}, "float"),
-        ({"detail": [{"loc": ["body", "encoding_format"], "msg": "extra inputs are forbidden"}]}, None),
-        ({"error": "base64 wird nicht unterstützt"}, "float"),
         ({"сообщение": "неизвестное поле"}, None),
     ],
 )
@@ -237,20 +219,14 @@ def test_an_answer_without_end_is_not_read_whole() -> None:
     assert sent < 100_000_000
 
 
-class serving:  # noqa: N801 - a context manager
-    """A server while it runs; its URL."""
-
-    def __init__(self, server: ThreadingHTTPServer, scheme: str = "http") -> None:
-        self.server, self.url = server, f"{scheme}://127.0.0.1:{server.server_port}"
-        server.daemon_threads = True
-
-    def __enter__(self) -> str:
-        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
-        return self.url
-
-    def __exit__(self, *_: object) -> None:
-        self.server.shutdown()
-        self.server.server_close()
+@contextmanager
+def serving(server: ThreadingHTTPServer, scheme: str = "http") -> Iterator[str]:
+    """Run a server; its URL."""
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    yield f"{scheme}://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
 
 
 def test_a_certificate_is_verified_and_a_private_authority_is_given_by_the_environment(
@@ -291,7 +267,6 @@ def test_a_certificate_is_verified_and_a_private_authority_is_given_by_the_envir
     ("text", "left"),
     [
         ('<think>Хм… {"a": 1}</think>\n答案', "\n答案"),
-        ("\n<thinking>أفكر</thinking>نعم", "نعم"),
         ("<THINK>ещё думаю", ""),
         ("Он сказал </think> и ушёл", "Он сказал </think> и ушёл"),
     ],

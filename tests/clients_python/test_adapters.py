@@ -48,7 +48,9 @@ def test_a_chain_of_langchain_goes_on_where_another_process_left_it(memory: Back
     assert [m["sender_id"] for m in memory.latest(CHAT)] == [ANN, "langchain:assistant"] * 2
 
 
-def test_a_history_of_langchain_keeps_calls_of_tools_and_images_whole(memory: Backscroll) -> None:
+def test_a_history_of_langchain_keeps_calls_of_tools_and_images_whole_and_is_searched(
+    memory: Backscroll,
+) -> None:
     history = BackscrollChatMessageHistory(memory, CHAT, ANN)
     assert history.messages == []
     call = AIMessage("", tool_calls=[{"name": "look", "args": {"at": "锅炉"}, "id": "c1"}])
@@ -65,9 +67,7 @@ def test_a_history_of_langchain_keeps_calls_of_tools_and_images_whole(memory: Ba
     assert kept[2].tool_call_id == "c1"
     history.clear()
     assert history.messages == []
-
-
-def test_a_retriever_of_langchain_finds_what_was_said(memory: Backscroll) -> None:
+    # and a retriever finds what was said
     memory.add(CHAT, {"sender_id": ANN, "sender_name": "Maren", "content": BOILER})
     memory.add(CHAT, {"sender_id": ANN, "content": "Кто кормил кота?"})
     retriever = BackscrollRetriever(memory=memory, chat_id=CHAT, limit=1)

@@ -4,8 +4,7 @@ import os
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +19,7 @@ from tests.apart import packages
 from tests.clients_python.conftest import BOILER, CHAT
 from tests.clients_python.platforms import Discord, Slack, Telegram, answering, complete
 from tests.clients_python.start_bot import EXAMPLES
+from tests.ops.running import until
 
 HERE = Path(__file__).parent
 PATH = f"{HERE.parents[1] / 'ops/clients/python'}:{HERE.parents[1]}"
@@ -38,10 +38,8 @@ def test_a_bot_has_at_most_25_lines_of_which_three_are_for_memory(bot: str) -> N
     asks = [line for line in uses if re.search(r"memory\.context\(|/v1/context", line)]
     assert len(asks) == 1
     assert len(uses) - len(asks) <= 3
-
-
-def test_the_bot_in_javascript_is_well_formed() -> None:
-    subprocess.run(["/usr/bin/env", "node", "--check", EXAMPLES / "whatsapp_baileys.mjs"], check=True)
+    if bot.endswith(".mjs"):
+        subprocess.run(["/usr/bin/env", "node", "--check", EXAMPLES / bot], check=True)
 
 
 @contextmanager
@@ -68,14 +66,6 @@ def started(bot: str, platform: str, folder: Path, url: str, **settings: str) ->
             process.wait()
 
 
-def until(is_so: Callable[[], bool]) -> None:
-    """Wait until something is so."""
-    end = time.monotonic() + PATIENCE_SECONDS
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.1)
-
-
 def said(number: int, text: str) -> dict[str, Any]:
     """A message of a group, as the library writes those of Telegram's."""
     chat = telegram.Chat(-100420, "supergroup", title="Harbour House")
@@ -84,13 +74,11 @@ def said(number: int, text: str) -> dict[str, Any]:
     return telegram.Message(number, at, chat, from_user=person, text=text).to_dict()
 
 
-@pytest.mark.parametrize("bot", ["telegram_ptb", "telegram_aiogram"])
 def test_a_bot_of_telegram_answers_from_memory_after_it_was_killed(
-    bot: str, url: str, memory: Backscroll, tmp_path: Path
+    url: str, memory: Backscroll, tmp_path: Path
 ) -> None:
     platform, settings = Telegram(), {"BOT_TOKEN": "99:token"}
-    if bot == "telegram_aiogram":
-        settings["PYTHONPATH"] = f"{packages(*AIOGRAM)}:{PATH}"
+    aiogram = settings | {"PYTHONPATH": f"{packages(*AIOGRAM)}:{PATH}"}
 
     def heard() -> list[str]:
         return [message["content"] for message in memory.latest(CHAT)]
@@ -100,14 +88,14 @@ def test_a_bot_of_telegram_answers_from_memory_after_it_was_killed(
         platform.say(said(1, "Der neue Kessel kommt am 3. Mai."))
         platform.say(said(1, BOILER), "edited_message")
         platform.say(said(2, "Wer hat Gerald gefüttert?"))
-        with started(bot, address, tmp_path, url, **settings):
+        with started("telegram_ptb", address, tmp_path, url, **settings):
             first = platform.sent.get(timeout=PATIENCE_SECONDS)
-            until(lambda: not platform.updates and len(heard()) == 3)
-        # When it is asked
+            until(lambda: not platform.updates and len(heard()) == 3, "it has heard all")
+        # When another one of the same account, with another library, is asked
         platform.say(said(3, QUESTION))
-        with started(bot, address, tmp_path, url, **settings):
+        with started("telegram_aiogram", address, tmp_path, url, **aiogram):
             told = platform.sent.get(timeout=PATIENCE_SECONDS)
-            until(lambda: len(heard()) == 5)
+            until(lambda: len(heard()) == 5, "it has said all")
     # Then the answer is what was said, as it was corrected
     assert BOILER in told["text"]
     # and memory has all of it, each once, with what the bot said
@@ -153,6 +141,6 @@ def test_a_bot_of_discord_answers_from_memory(url: str, memory: Backscroll, tmp_
         told = platform.sent.get(timeout=PATIENCE_SECONDS)
         assert BOILER in told
         # and the gateway tells it of its own message
-        until(lambda: len(heard()) == 3)
+        until(lambda: len(heard()) == 3, "its own words came")
     assert [message["content"] for message in heard()] == [BOILER, QUESTION, told]
     assert [message["role"] for message in heard()] == ["user", "user", "assistant"]

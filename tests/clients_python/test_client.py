@@ -28,13 +28,6 @@ from tests.apart import packages
 from tests.clients_python.conftest import BOILER, CHAT
 from tests.providers.http_server import Answered, serving
 
-FOUR_LINES = f"""
-from backscroll_client import Backscroll
-memory = Backscroll()
-memory.add("{CHAT}", {{"sender_id": "telegram:13", "sender_name": "Maren", "content": "{BOILER}"}})
-messages = memory.context("{CHAT}", "When does the new boiler come?").messages
-"""
-
 
 def said(number: int, content: str = BOILER, **fields: Any) -> Message:
     message: Message = {"external_id": str(number), "sender_id": "telegram:13", "content": content}
@@ -44,15 +37,6 @@ def said(number: int, content: str = BOILER, **fields: Any) -> Message:
 
 def contents(memory: Backscroll, chat: str = CHAT) -> list[str]:
     return [message["content"] for message in memory.latest(chat, limit=1000)]
-
-
-def test_from_import_to_context_in_four_lines(url: str) -> None:
-    names: dict[str, Any] = {}
-    exec(FOUR_LINES, names)  # noqa: S102 - as a reader of the README types it
-    names["memory"].close()
-    assert {*names["messages"][0]} == {"role", "content"}
-    assert BOILER in "\n".join(message["content"] for message in names["messages"][:-1])
-    assert "When does the new boiler come?" in names["messages"][-1]["content"]
 
 
 def test_what_a_bot_sees_is_handed_over_changed_and_found_again(memory: Backscroll) -> None:
@@ -66,14 +50,15 @@ def test_what_a_bot_sees_is_handed_over_changed_and_found_again(memory: Backscro
     assert [m["sender_name"] for m in memory.latest(CHAT, limit=1)] == ["Maren"]
     # and what is asked for is found
     assert memory.search(CHAT, "boiler")["hits"][0]["text"] == BOILER
+    messages = memory.context(CHAT, "When does the new boiler come?").messages
+    assert BOILER in "\n".join(message["content"] for message in messages[:-1])
+    assert "When does the new boiler come?" in messages[-1]["content"]
     assert "19 ετών" in memory.context(CHAT, "Πόσων ετών είναι ο λέβητας;", budget_tokens=400).text
     # and a statement, until its user is forgotten
     assert memory.remember("Maren hates boilers.", user_id="telegram:13")["outcome"] == "new"
     assert [m["content"] for m in memory.about("telegram:13")["current"]] == ["Maren hates boilers."]
     assert memory.forget_user("telegram:13")["seen"] is True
-
-
-def test_ids_with_slashes_name_the_message_that_they_are_of(memory: Backscroll) -> None:
+    # and ids with slashes name the message that they are of
     chat = "matrix:!räume/7?x=1#y"
     memory.add(chat, {"external_id": "$a/b%2F", "sender_id": "matrix:@a", "content": "да"})
     memory.edit(chat, "$a/b%2F", "нет")
@@ -105,14 +90,6 @@ def test_an_error_says_what_the_api_said(memory: Backscroll) -> None:
         pytest.raises(Unavailable, match="does not answer"),
     ):
         away.add(CHAT, said(1))
-
-
-def test_a_client_without_a_key_or_with_a_wrong_address_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("BACKSCROLL_API_KEY", raising=False)
-    with pytest.raises(ValueError, match="BACKSCROLL_API_KEY"):
-        Backscroll()
-    with pytest.raises(ValueError, match="http://"):
-        Backscroll("127.0.0.1:8420", "key")
 
 
 def test_a_busy_api_is_asked_again_when_it_says() -> None:

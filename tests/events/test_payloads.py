@@ -36,12 +36,13 @@ def kept(database: Database, queries: dict[str, str]) -> Kept:
         }
 
 
-def send(client: httpx.Client, platform: str, payload: Any) -> bool:
-    """Hand over what a platform sent; tell whether a chat is to be moved."""
+def send(client: httpx.Client, platform: str, payload: Any) -> dict[str, Any]:
+    """Hand over what a platform sent; what was answered."""
     answer = client.post(f"/v1/events/{platform}", json=payload)
     assert answer.status_code == 200, answer.text
-    assert answer.json()["broken"] == [], answer.text
-    return bool(answer.json()["moves"])
+    found: dict[str, Any] = answer.json()
+    assert found["broken"] == []
+    return found
 
 
 def in_path(*parts: str) -> str:
@@ -80,10 +81,10 @@ def forget_chats(client: httpx.Client, stored: Kept, work: Callable[[], None]) -
     ("change", "queries", "platforms"),
     [
         (edit_and_delete, KEPT, PLATFORMS),
-        (move, KEPT, PLATFORMS),
-        # an edit of Standard Webhooks does not say whose message it is
-        (forget_people, PEOPLE, [each for each in PLATFORMS if each != "standard"]),
-        (forget_chats, CHATS, PLATFORMS),
+        # which of its ids a platform names is the same whatever was changed: two with members, moves and direct chats
+        (move, KEPT, ["baileys", "telegram"]),
+        (forget_people, PEOPLE, ["baileys", "telegram"]),
+        (forget_chats, CHATS, ["baileys", "telegram"]),
     ],
     ids=["edited and deleted", "moved", "people forgotten", "chats forgotten"],
 )
@@ -104,7 +105,7 @@ def test_what_is_sent_again_is_as_it_was_changed(
     # Given all that platforms send, and then a change of all of it
     sent = [(each, payload) for each in platforms for case in cases(each) for payload in case["send"]]
     for platform, payload in sent:
-        if send(client, platform, payload):
+        if send(client, platform, payload)["moves"]:
             work()
     stored = kept(database, CHATS)
     change(client, stored, work)
@@ -113,7 +114,7 @@ def test_what_is_sent_again_is_as_it_was_changed(
     assert before["messages"] != stored["messages"]
     # When each of it is sent once more, in the other order; but people come and go in one
     for platform, payload in sent if change is forget_people else reversed(sent):
-        if send(client, platform, payload):
+        if send(client, platform, payload)["moves"]:
             work()
     # Then nothing of it is back, twice or as it was
     assert kept(database, queries) == before
@@ -142,13 +143,6 @@ def test_who_has_left_is_not_brought_back_by_a_late_retry(client: httpx.Client, 
     assert members() == {"telegram:7", "telegram:8"}
 
 
-def post(client: httpx.Client, platform: str, payload: Any) -> dict[str, Any]:
-    answer = client.post(f"/v1/events/{platform}", json=payload)
-    assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
-
-
 def totals(answers: list[dict[str, Any]]) -> dict[str, Any]:
     """The counts of answers together, without those that are 0."""
     counts: Counter[str] = Counter()
@@ -156,7 +150,6 @@ def totals(answers: list[dict[str, Any]]) -> dict[str, Any]:
     for answer in answers:
         counts.update({name: answer[name] for name in COUNTS})
         kinds.update(answer["not_kept"])
-        assert not answer["broken"]
     found: dict[str, Any] = {name: count for name, count in counts.items() if count}
     return found | ({"not_kept": dict(kinds)} if kinds else {})
 
@@ -164,12 +157,12 @@ def totals(answers: list[dict[str, Any]]) -> dict[str, Any]:
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_what_is_sent_is_stored_as_it_is(client: httpx.Client, database: Database, platform: str) -> None:
     for case in cases(platform):
-        answers = [post(client, platform, payload) for payload in case["send"]]
+        answers = [send(client, platform, payload) for payload in case["send"]]
         assert totals(answers) == case["answer"], case["name"]
         require(database, case)
     # and sending again what the next story does not send in any order changes nothing
     for case in (case for case in cases(platform) if case.get("in_order")):
-        again = [post(client, platform, payload) for payload in case["send"]]
+        again = [send(client, platform, payload) for payload in case["send"]]
         assert totals(again).get("accepted", 0) == 0, case["name"]
         require(database, case)
 
@@ -180,6 +173,6 @@ def test_shuffled_payloads_are_stored_once(client: httpx.Client, database: Datab
     payloads = [payload for case in some for payload in case["send"]] * 2
     random.Random(36).shuffle(payloads)
     for payload in payloads:
-        post(client, platform, payload)
+        send(client, platform, payload)
     for case in some:
         require(database, case)

@@ -91,10 +91,13 @@ def send(client: httpx.Client, path: str, body: bytes, headers: Headers) -> http
     return httpx.post(client.base_url.join(path), content=body, headers=headers, timeout=60)
 
 
-@pytest.mark.parametrize("platform", PLATFORMS)
-def test_only_what_the_platform_signed_is_stored(
-    client: httpx.Client, database: Database, platform: str
-) -> None:
+def test_only_what_the_platform_signed_is_stored(client: httpx.Client, database: Database) -> None:
+    for platform in PLATFORMS:
+        require_proof(client, database, platform)
+
+
+def require_proof(client: httpx.Client, database: Database, platform: str) -> None:
+    before = messages(database)
     path, secret = add(client, platform)
     body = json.dumps(cases(platform)[0]["send"][0], ensure_ascii=False).encode()
     right = signed(platform, secret, body)
@@ -113,26 +116,19 @@ def test_only_what_the_platform_signed_is_stored(
     if platform in ("slack", "standard"):
         late = signed(platform, secret, body, int(time.time()) - 301)
         assert "5 minutes" in problem_of(send(client, path, body, late), 401)["detail"]
-    assert messages(database) == 0
+    # nor is a source of the platform another one of it, and an unknown one is none
+    other_path, _ = add(client, platform)
+    if platform == "telegram":
+        problem_of(send(client, other_path, body, right), 401)
+        problem_of(send(client, path.replace("telegram", "slack"), body, right), 404)
+    problem_of(send(client, f"/v1/events/{platform}/unknown", body, right), 404)
+    assert messages(database) == before
     # When the platform sends it, twice
     for _ in range(2):
         answer = send(client, path, body, right)
         assert answer.status_code == (204 if platform == "discord" else 200), answer.text
     # Then it is stored once
-    wanted = cases(platform)[0]["answer"]["accepted"]
-    assert messages(database) == wanted
-
-
-def test_the_proof_of_one_source_is_none_for_another(client: httpx.Client, database: Database) -> None:
-    (first, secret), (second, _) = add(client, "telegram"), add(client, "telegram")
-    body = json.dumps(cases("telegram")[0]["send"][0]).encode()
-    problem_of(send(client, second, body, signed("telegram", secret, body)), 401)
-    # nor is a source of one platform one of another, and an unknown one is none
-    headers = signed("telegram", secret, body)
-    problem_of(send(client, first.replace("telegram", "slack"), body, headers), 404)
-    problem_of(send(client, "/v1/events/telegram/unknown", body, headers), 404)
-    problem_of(send(client, "/v1/events/carrier-pigeon/unknown", body, headers), 404)
-    assert messages(database) == 0
+    assert messages(database) == before + cases(platform)[0]["answer"]["accepted"]
 
 
 def test_handshakes_are_answered(client: httpx.Client) -> None:
@@ -146,8 +142,7 @@ def test_handshakes_are_answered(client: httpx.Client) -> None:
         answer = send(client, path, body, signed("discord", secret, body))
         assert (answer.json() if answer.content else None) == answered
 
-
-def test_whatsapp_s_handshake_shows_no_secret_in_its_url(client: httpx.Client) -> None:
+    # and WhatsApp's shows no secret in its URL
     made = client.post("/v1/sources", json={"platform": "whatsapp", "secret": SECRETS["whatsapp"]}).json()
     asked = {"hub.mode": "subscribe", "hub.challenge": "1158201444", "hub.verify_token": made["verify_token"]}
     answer = httpx.get(client.base_url.join(made["path"]), params=asked)
@@ -166,21 +161,9 @@ def test_what_is_proven_and_unreadable_is_answered_with_200(client: httpx.Client
     assert messages(database) == 0
 
 
-def test_sources_are_listed_without_secrets_and_removed(client: httpx.Client, database: Database) -> None:
-    path, secret = add(client, "telegram")
-    listed = client.get("/v1/sources")
-    (source,) = listed.json()["sources"]
-    assert source["platform"] == "telegram"
-    assert path.endswith(source["source_id"])
-    assert secret not in listed.text
-    assert client.delete(f"/v1/sources/{source['source_id']}").status_code == 200
-    problem_of(client.delete(f"/v1/sources/{source['source_id']}"), 404)
-    body = json.dumps(cases("telegram")[0]["send"][0]).encode()
-    problem_of(send(client, path, body, signed("telegram", secret, body)), 404)
-    assert messages(database) == 0
-
-
-def test_a_removed_source_is_refused_soon(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sources_are_listed_without_secrets_and_a_removed_one_is_refused_soon(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(events, "SOURCE_SECONDS", 0.5)
     path, secret = add(client, "telegram")
     body = json.dumps(cases("telegram")[0]["send"][0]).encode()
@@ -189,7 +172,12 @@ def test_a_removed_source_is_refused_soon(client: httpx.Client, monkeypatch: pyt
         return send(client, path, body, signed("telegram", secret, body)).status_code
 
     assert status() == 200
-    assert client.delete(f"/v1/sources/{path.rpartition('/')[2]}").status_code == 200
+    listed = client.get("/v1/sources")
+    (source,) = listed.json()["sources"]
+    assert path.endswith(source["source_id"])
+    assert secret not in listed.text
+    assert client.delete(f"/v1/sources/{source['source_id']}").status_code == 200
+    problem_of(client.delete(f"/v1/sources/{source['source_id']}"), 404)
     deadline = time.monotonic() + 20
     while status() != 404:
         assert time.monotonic() < deadline
@@ -202,8 +190,6 @@ def test_a_removed_source_is_refused_soon(client: httpx.Client, monkeypatch: pyt
         ({"platform": "baileys"}, "platform", "telegram"),
         ({"platform": "discord", "secret": "zz" * 32}, "secret", "64 hexadecimal digits"),
         ({"platform": "telegram", "secret": "with spaces in it"}, "secret", "letters, digits"),
-        ({"platform": "standard", "secret": "whsec_not base64 at all"}, "secret", "base64"),
-        ({"platform": "slack", "secret": "short"}, "secret", "16"),
     ],
 )
 def test_a_source_that_cannot_be_is_refused(

@@ -36,26 +36,21 @@ def test_a_call_is_noted_with_its_tokens_its_price_and_its_time(database: Databa
     counted = dict(rows(database, "SELECT name, sum(value) FROM daily_counters GROUP BY 1"))
     assert counted["model_calls"] == 1
     assert counted["model_cost_usd"] == pytest.approx(0.00056)
-
-
-@pytest.mark.parametrize(
-    ("error", "outcome"),
-    [
-        (ProviderUnavailable("503"), "unavailable"),
-        (ProviderFailed("not JSON"), "failed"),
-        (ProviderRejected("400"), "rejected"),
-        (RuntimeError("a defect"), "failed"),
-    ],
-)
-def test_a_failed_call_is_noted_and_raised(database: Database, error: Exception, outcome: str) -> None:
-    with pytest.raises(type(error), match=str(error)):
-        Gateway(database, ScriptedModel(error)).complete(PLAIN, asking(), timeout_seconds=5)
-    assert [row[3:] for row in rows(database, LEDGER)] == [(outcome, 0, 0, 0.0)]
-
-
-def test_a_model_without_a_known_price_costs_an_unknown_amount_and_not_nothing(database: Database) -> None:
+    # without a known price it costs an unknown amount, and not nothing
     Gateway(database, ScriptedModel(model="smollm2")).complete(PLAIN, asking(), timeout_seconds=5)
-    assert rows(database, "SELECT input_tokens, cost FROM llm_calls") == [(1000, None)]
+    assert rows(database, "SELECT cost FROM llm_calls WHERE model = 'smollm2'") == [(None,)]
+
+
+def test_a_failed_call_is_noted_and_raised(database: Database) -> None:
+    errors = {
+        "unavailable": ProviderUnavailable("503"),
+        "rejected": ProviderRejected("400"),
+        "failed": RuntimeError("a defect"),
+    }
+    for error in errors.values():
+        with pytest.raises(type(error), match=str(error)):
+            Gateway(database, ScriptedModel(error)).complete(PLAIN, asking(), timeout_seconds=5)
+    assert [row[3:] for row in rows(database, LEDGER)] == [(outcome, 0, 0, 0.0) for outcome in errors]
 
 
 def test_no_transaction_is_open_while_the_model_thinks(database: Database, call: Call) -> None:
@@ -92,14 +87,6 @@ def test_what_a_killed_worker_had_paid_for_is_not_paid_again(database: Database,
     assert answers(database) == 0
 
 
-def test_another_prompt_or_another_model_is_another_answer(database: Database, call: Call) -> None:
-    model, other = ScriptedModel(), ScriptedModel(model="gpt-4.1")
-    for prompt in (asking(), asking("something else"), asking(max_tokens=200), asking()):
-        Gateway(database, model).complete(call, prompt, timeout_seconds=5)
-    Gateway(database, other).complete(call, asking(), timeout_seconds=5)
-    assert (model.calls, other.calls) == (3, 1)
-
-
 def test_nothing_is_paid_for_a_job_that_somebody_else_does(database: Database, claiming: Claiming) -> None:
     late = Call(tenant_id=TENANT, chat_id=CHAT, purpose="summary", claim=claiming())
     claiming()
@@ -111,8 +98,11 @@ def test_nothing_is_paid_for_a_job_that_somebody_else_does(database: Database, c
 
 
 def test_an_edit_takes_the_kept_answers_of_its_chat_with_it(database: Database, call: Call) -> None:
-    Gateway(database, ScriptedModel()).complete(call, asking(), timeout_seconds=5)
-    assert answers(database) == 1
+    # each prompt has an answer of its own
+    model = ScriptedModel()
+    for prompt in (asking(), asking("something else"), asking()):
+        Gateway(database, model).complete(call, prompt, timeout_seconds=5)
+    assert (model.calls, answers(database)) == (2, 2)
     edits.edit(database, TENANT, CHAT, "m1", "it is repaired", None, SESSION_POLICY)
     assert answers(database) == 0
 
@@ -188,13 +178,3 @@ def test_an_outage_is_no_prompts_fault(database: Database) -> None:
     for _ in range(4):
         with pytest.raises(ProviderUnavailable):
             gateway.complete(PLAIN, asking(), timeout_seconds=5)
-
-
-def test_verification_finds_a_text_in_an_answer(database: Database, call: Call) -> None:
-    from pipeline.store.erasure import derived
-
-    quoting = Completion(text='{"summary": "she said \\"come\\nin\\""}', input_tokens=1, output_tokens=1)
-    Gateway(database, ScriptedModel(quoting)).complete(call, asking(), timeout_seconds=5)
-    with database.tenant(TENANT) as connection:
-        assert derived.count_text(connection, 'said "come\nin"') == 1
-        assert derived.count_text(connection, "said nothing") == 0

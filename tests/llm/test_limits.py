@@ -118,19 +118,6 @@ def test_the_place_of_a_killed_worker_is_free_after_its_time(database: Database)
     assert ask(gateway) is None
 
 
-def test_requests_a_minute_are_those_of_all_workers_together(database: Database, elsewhere: Database) -> None:
-    shared = Limits(requests_per_minute=10)
-    gateways = [Gateway(each, ScriptedModel(), shared=shared) for each in (database, elsewhere)]
-    # six seconds for each, and as much ahead
-    assert [ask(gateways[n % 2], f"{n}") for n in range(2)] == [None, None]
-    error = ask(gateways[0], "third")
-    assert isinstance(error, ProviderUnavailable)
-    assert "asked for 10 requests a minute" in str(error)
-    assert 4 < (error.retry_after or 0) <= 6
-    pass_time(database, 6)
-    assert ask(gateways[0], "third") is None
-
-
 @given(
     amounts=st.lists(st.integers(1, 500), min_size=1, max_size=60),
     pauses=st.lists(st.floats(0, 20), min_size=60, max_size=60),

@@ -2,10 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-import psycopg
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from ops.local.embedded.postgres import EmbeddedPostgres
@@ -26,6 +23,7 @@ from schemas.errors import ProviderUnavailable
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
+from tests.api.conftest import away
 from tests.conftest import TENANT, copied, message, refusing, settings_of
 from tests.deployment.test_compose import METRIC, expressions, labels_named
 from tests.llm.chat_models import ScriptedModel, asking
@@ -92,9 +90,6 @@ def test_what_waits_is_shown_until_it_is_done_and_what_was_made_is_counted(
     assert shown["messages_unplaced"] == shown['messages_total outcome="accepted"'] == 6
     assert shown['jobs kind="ingest" state="pending"'] == 1
     assert shown['lag_seconds until="placed"'] > 0
-    # Then the status says the same
-    stated = status.collect(database, TENANT, all_tenants=True)
-    assert [(jobs.kind, jobs.pending) for jobs in stated.jobs] == [("ingest", 1)]
     # When they are placed and embedded
     place(database, SessionPolicy.of(settings), policy)
     run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
@@ -107,14 +102,10 @@ def test_what_waits_is_shown_until_it_is_done_and_what_was_made_is_counted(
         query = ContextQuery(chat_id=CHATS[0], query="What does the boiler show?", budget_tokens=budget)
         build_context(database, TENANT, query, embedder=DeterministicEmbedder(), settings=settings)
     shown = fresh(ask, lambda shown: shown["context_seconds_count"] == 2)
-    bounds = [value for name, value in shown.items() if name.startswith("context_seconds_bucket")]
-    assert bounds == sorted(bounds)
-    assert bounds[-1] == 2
     stages = sum(value for name, value in shown.items() if name.startswith("context_stage_seconds_total"))
     assert stages == pytest.approx(shown["context_seconds_sum"], abs=0.005)
     assert shown["contexts_degraded_total"] == 1
-    assert sum(value for name, value in shown.items() if name.startswith("context_tokens_total")) > 0
-    # Then people read one figure of each, and not the parts of a histogram
+    # Then the status says the same, one figure of each, and not the parts of a histogram
     counted = status.collect(database, TENANT, all_tenants=True).week
     assert (counted["contexts"], counted["embedding_writes"]) == (2, 6)
     assert not any("256" in name or "_le_" in name for name in counted)
@@ -143,21 +134,13 @@ def test_more_chats_make_no_more_series_and_no_name_is_told(
     earlier = read(ask()).get(accepted, 0)
     hand_over(database, f"{CHATS[0]}:first")
     before = fresh(ask, lambda shown: shown[accepted] == earlier + 6)
-    for number in range(40):
+    for number in range(8):
         hand_over(database, f"{CHATS[number % len(CHATS)]}:{number}")
-    after = fresh(ask, lambda shown: shown[accepted] == earlier + 41 * 6)
+    after = fresh(ask, lambda shown: shown[accepted] == earlier + 9 * 6)
     assert after.keys() == before.keys()
-    assert len(after) < 300
     text = ask()
     for name in ("app:", *NAMES, f'"{TENANT}"', "boiler", "test:ann"):
         assert name not in text
-
-
-def test_a_redis_that_takes_no_tasks_is_down(ask: Callable[[], str], redis: EmbeddedRedis) -> None:
-    with refusing(redis, "a replica"):
-        shown = fresh(ask, lambda shown: shown["redis_up"] == 0)
-        assert shown["postgres_up"] == 1
-    fresh(ask, lambda shown: shown["redis_up"] == 1)
 
 
 def test_a_model_that_does_not_answer_is_seen(ask: Callable[[], str], database: Database) -> None:
@@ -174,40 +157,20 @@ def test_a_model_that_does_not_answer_is_seen(ask: Callable[[], str], database: 
 
 
 def test_while_postgres_is_away_it_says_so_and_shows_nothing_old(
-    ask: Callable[[], str], postgres: EmbeddedPostgres
+    ask: Callable[[], str], postgres: EmbeddedPostgres, redis: EmbeddedRedis
 ) -> None:
-    assert read(ask())["postgres_up"] == 1
-    allow = "ALTER DATABASE watched WITH ALLOW_CONNECTIONS "
-    with psycopg.connect(postgres.superuser_dsn(), autocommit=True) as connection:
-        connection.execute(allow + "false")
-        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'watched'")
+    # a Redis that takes no tasks is down
+    with refusing(redis, "a replica"):
+        assert fresh(ask, lambda shown: shown["redis_up"] == 0)["postgres_up"] == 1
+    fresh(ask, lambda shown: shown["redis_up"] == 1)
+    with away(postgres, "watched"):
         shown = fresh(ask, lambda shown: shown["postgres_up"] == 0)
         assert not any(name.startswith(("jobs ", "messages_total", "table_bytes")) for name in shown)
         # Redis' figures are there, and the doctor finds it, too
         assert shown["redis_up"] == 1
         assert shown['queue_tasks queue="embed"'] >= 0
         fresh(ask, lambda shown: shown.get('doctor_findings severity="error"', 0) >= 2)
-        connection.execute(allow + "true")
     fresh(ask, lambda shown: shown["postgres_up"] == 1 and 'jobs kind="embed" state="dead"' in shown)
-
-
-@given(
-    st.lists(
-        st.dictionaries(
-            st.tuples(st.sampled_from(["2026-03-01", "2026-03-02"]), st.sampled_from(["a", "b"])),
-            st.floats(0, 1e9),
-        )
-    )
-)
-def test_a_counter_never_goes_down_whatever_is_forgotten_or_pruned(
-    readings: list[dict[tuple[str, str], float]],
-) -> None:
-    totals, before = Totals(), {}
-    for reading in readings:
-        days = [DayFigure(day, name, value, 0.0) for (day, name), value in reading.items()]
-        after = dict(totals.add(days))
-        assert all(after[name] >= value for name, value in before.items())
-        before = after
 
 
 def test_a_counter_grows_by_what_was_added_since_over_midnight_too() -> None:

@@ -3,5 +3,4 @@
 from tests.erasure.test_edits import (  # noqa: F401 - stories, and the fixtures that they use
     remembered,
     test_a_deleted_message_is_gone_with_all_that_was_made_of_it,
-    test_a_late_edit_takes_the_place_of_the_old_text_everywhere,
 )

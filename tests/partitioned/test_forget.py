@@ -3,6 +3,5 @@
 from tests.erasure.test_forget import (  # noqa: F401 - stories, and the fixtures that they use
     remembered,
     template,
-    test_a_forgotten_chat_leaves_no_trace_and_the_others_stay,
     test_nothing_of_a_forgotten_user_stands_in_any_column_of_any_table,
 )

@@ -1,12 +1,12 @@
 """Partitioning keeps what is there, behind the same walls, and what names a chat reads its partition alone."""
 
-import json
 import re
 import subprocess
 import sys
 
 import psycopg
 import pytest
+from alembic import command
 from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 from psycopg.errors import InsufficientPrivilege
@@ -21,8 +21,7 @@ from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.api.conftest import served
-from tests.conftest import CHECKOUT, TENANT, Templates, copied, message
-from tests.ops.running import backscroll
+from tests.conftest import CHECKOUT, TENANT, Templates, alembic_config, copied, message
 from tests.partitioned.conftest import PARTITIONS, partition
 
 CHATS = [f"test:{number}" for number in range(12)]
@@ -112,26 +111,6 @@ def test_what_names_a_chat_reads_one_partition_and_numbers_go_on(database: Datab
     assert set(re.findall(r"on (messages_\d+)", "\n".join(plan))) == {where}
 
 
-def test_a_keyword_is_found_by_the_indexes_of_the_partitions(database: Database) -> None:
-    statistics = text("""
-        SELECT coalesce(sum(i.idx_scan), 0), coalesce(sum(t.seq_scan), 0) FROM pg_stat_user_tables t
-        LEFT JOIN pg_stat_user_indexes i ON i.relid = t.relid AND i.indexrelname LIKE '%lexeme_keys%'
-        WHERE t.relname LIKE 'messages\\_0%'
-    """)
-    with database.tenant(TENANT) as connection:
-        used, whole = connection.execute(statistics).one()
-    with database.tenant(TENANT) as connection:
-        scores = connection.scalar(
-            text("SELECT scores FROM keyword_search('test:3', NULL, ARRAY['boiler'], 10, 8, 100, 50)")
-        )
-        assert len(scores) == 10
-        connection.execute(text("SELECT pg_stat_force_next_flush()"))
-    with database.tenant(TENANT) as connection:
-        after = connection.execute(statistics).one()
-    assert after[0] > used
-    assert after[1] == whole
-
-
 def test_later_migrations_build_and_drop_indexes_beside_running_work_all_the_same(
     postgres: EmbeddedPostgres, database_name: str
 ) -> None:
@@ -151,7 +130,7 @@ def test_later_migrations_build_and_drop_indexes_beside_running_work_all_the_sam
     engine.dispose()
 
 
-def test_the_command_partitions_and_everything_else_goes_on(
+def test_the_command_partitions_and_the_api_goes_on(
     postgres: EmbeddedPostgres, template: str, settings: Settings
 ) -> None:
     with copied(postgres, "partitioned_by_command", template) as name:
@@ -159,31 +138,17 @@ def test_the_command_partitions_and_everything_else_goes_on(
             f"BACKSCROLL_{setting}DATABASE_URL": postgres.dsn(role, database=name)
             for setting, role in {"": "app", "MAINTENANCE_": "maintenance", "OWNER_": "owner"}.items()
         }
-
-        def command(partitions: str, **environment: str) -> subprocess.CompletedProcess[str]:
-            return subprocess.run(
-                [sys.executable, "-P", "-m", "migrations.partitioning", partitions],
-                env=environment | {"PYTHONPATH": str(CHECKOUT)},
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-
-        done = command("3", **urls)
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "migrations.partitioning", "3"],
+            env=urls | {"PYTHONPATH": str(CHECKOUT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         assert "240 messages in 3 partitions" in done.stdout
-        again = command("3", **urls)
-        assert (again.returncode, again.stderr.startswith("Error: messages are partitioned already")) == (
-            1,
-            True,
-        )
-        settings_too = {"BACKSCROLL_EMBEDDING_PROVIDER": "deterministic", "BACKSCROLL_TENANT": TENANT}
-        folder = settings.data_dir.parent
-        # the tables are brought up to date as before, and the doctor finds nothing of them to mend
-        assert backscroll("db", "upgrade", cwd=folder, **urls, **settings_too).returncode == 0
-        told = backscroll("doctor", "--json", cwd=folder, **urls, **settings_too)
-        findings = json.loads(told.stdout)["findings"]
-        assert not [f for f in findings if "messages" in json.dumps(f) and f["severity"] == "error"], findings
+        # the tables are brought up to date as before
+        command.upgrade(alembic_config(urls["BACKSCROLL_OWNER_DATABASE_URL"]), "head")
         url = SecretStr(urls["BACKSCROLL_DATABASE_URL"])
         with served(settings.model_copy(update={"database_url": url, "tenant": TENANT})) as api:
             found = api.post("/v1/search", json={"chat_id": "test:3", "query": "boiler"})

@@ -2,14 +2,14 @@
 
 import json
 import re
-import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from email.message import Message
 from typing import Any
+
+from tests.providers.http_server import Answered, serving
 
 Request = dict[str, Any]
 
@@ -95,28 +95,13 @@ class ChatServer:
         self.requests: list[Request] = []
         self.paths: list[str] = []
         self.keys: list[str | None] = []
-        # how many were answered at the same moment, at most
-        self.most_at_once = 0
-        self._now = 0
-        self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
-
-    @property
-    def url(self) -> str:
-        """The base URL."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+        # the base URL, once it runs
+        self.url = ""
 
     def replies(self, *replies: Reply, then: Callable[[Request], Reply] = well) -> None:
         """Give these answers, one after the other, then answer by a function."""
-        left = list(replies)
-
-        def answer(request: Request) -> Reply:
-            with self._lock:
-                reply = left.pop(0) if left else None
-            return reply or then(request)
-
-        self.answer = answer
+        left = iter(replies)
+        self.answer = lambda request: next(left, None) or then(request)
 
     def formats(self) -> list[str | None]:
         """The response format of each request."""
@@ -125,57 +110,27 @@ class ChatServer:
     @contextmanager
     def running(self) -> Iterator["ChatServer"]:
         """Serve for a block."""
-        thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        try:
+        with serving(self._answered) as address:
+            self.url = f"{address}/v1"
             yield self
-        finally:
-            self._server.shutdown()
-            self._server.server_close()
-            thread.join()
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        server = self
+    def _answered(self, method: str, path: str, headers: Message, sent: bytes) -> Answered:
+        if method != "POST":
+            return 501, {}, b""
+        request = json.loads(sent)
+        self.requests.append(request)
+        self.paths.append(path)
+        self.keys.append(headers.get("Authorization"))
+        reply = self.answer(request)
+        time.sleep(reply.delay)
+        if reply.hang_up:
+            raise ConnectionAbortedError
+        body = reply.encoded()
+        parts = _dripping(body, reply.drip) if reply.drip else body
+        return reply.status, {"Content-Type": "application/json", **reply.headers}, parts
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
 
-            def do_POST(self) -> None:
-                request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                with server._lock:
-                    server.requests.append(request)
-                    server.paths.append(self.path)
-                    server.keys.append(self.headers.get("Authorization"))
-                    server._now += 1
-                    server.most_at_once = max(server.most_at_once, server._now)
-                try:
-                    self._send(server.answer(request))
-                finally:
-                    with server._lock:
-                        server._now -= 1
-
-            def _send(self, reply: Reply) -> None:
-                time.sleep(reply.delay)
-                if reply.hang_up:
-                    self.close_connection = True
-                    self.connection.shutdown(socket.SHUT_RDWR)
-                    return
-                body = reply.encoded()
-                try:
-                    self.send_response(reply.status)
-                    for name, value in {"Content-Type": "application/json", **reply.headers}.items():
-                        self.send_header(name, value)
-                    self.send_header("Content-Length", str(len(body)))
-                    self.end_headers()
-                    size = 1 if reply.drip else max(len(body), 1)
-                    for start in range(0, len(body), size):
-                        self.wfile.write(body[start : start + size])
-                        time.sleep(reply.drip)
-                except OSError:
-                    # nobody waits for it any more
-                    self.close_connection = True
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        return Handler
+def _dripping(body: bytes, seconds: float) -> Iterator[bytes]:
+    for byte in body:
+        yield bytes([byte])
+        time.sleep(seconds)

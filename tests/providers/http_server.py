@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-Answered = tuple[int, Mapping[str, str], bytes]
+Answered = tuple[int, Mapping[str, str], bytes | Iterator[bytes]]
 Answer = Callable[[str, str, Message, bytes], Answered]
-"""Answers a method, a path, headers and a body with a status, headers and a body."""
+"""Answers a method, a path, headers and a body with a status, headers and a body, whole or in parts."""
 
 
 @contextmanager
@@ -20,12 +20,21 @@ def serving(answer: Answer) -> Iterator[str]:
 
         def do_GET(self) -> None:
             sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            status, headers, body = answer(self.command, self.path, self.headers, sent)
-            self.send_response(status)
-            for name, value in {**headers, "Content-Length": str(len(body))}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
+            try:
+                status, headers, body = answer(self.command, self.path, self.headers, sent)
+                self.send_response(status)
+                # what comes in parts ends with the connection
+                length = {"Connection": "close"}
+                if isinstance(body, bytes):
+                    length = {"Content-Length": str(len(body))}
+                for name, value in {**headers, **length}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                for part in [body] if isinstance(body, bytes) else body:
+                    self.wfile.write(part)
+            except ConnectionError:
+                # who asked has gone, or the story breaks the connection off
+                self.close_connection = True
 
         do_POST = do_GET  # noqa: N815 - the server's name
 
