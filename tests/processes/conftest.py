@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psycopg
 import pytest
 import redis as redis_client
@@ -15,6 +16,7 @@ from celery import Celery
 from sqlalchemy import text
 
 from ops.local import processes
+from ops.local.embedded.ports import free_port
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.ingest import accept as ingest
 from pipeline.ingest import place as placing
@@ -314,6 +316,26 @@ def clock(deployment: Deployment) -> Iterator[None]:
         assert beat.runs
     finally:
         beat.end()
+
+
+@contextmanager
+def door(deployment: Deployment, **environment: str) -> Iterator[str]:
+    """The HTTP API as a process of its own, with this environment too; its address."""
+    settings = deployment.settings.model_copy(update={"port": free_port()})
+    told = processes.environment(settings) | environment
+    process = Process("api", processes.api_command(settings), deployment.folder, told)
+    url = f"http://127.0.0.1:{settings.port}"
+
+    def lives() -> bool:
+        with suppress(httpx.TransportError):
+            return httpx.get(f"{url}/healthz").status_code == 200
+        return False
+
+    try:
+        until(lives, "the door lives", SECONDS)
+        yield url
+    finally:
+        process.end()
 
 
 @pytest.fixture(scope="module")
