@@ -41,10 +41,7 @@ def leases(deployment: Deployment) -> list[float]:
 
 @pytest.mark.parametrize(
     ("queue", "table", "killed"),
-    [
-        ("ingest", "conversation_sessions", "all"),
-        ("embed", "message_vectors", "child"),
-    ],
+    [("ingest", "conversation_sessions", "all"), ("embed", "message_vectors", "child")],
 )
 def test_jobs_of_a_killed_worker_do_not_wait_for_their_lease(
     deployment: Deployment, queue: str, table: str, killed: str

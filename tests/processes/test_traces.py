@@ -70,16 +70,6 @@ class Collector:
             if span.trace_id in traces or any(link.trace_id in traces for link in span.links)
         ]
 
-    def of_request(self, request_id: str) -> set[str]:
-        """The names of the spans in the trace of a request that its sender has named."""
-        traces = {
-            span.trace_id
-            for span in self.spans
-            for each in span.attributes
-            if (each.key, each.value.string_value) == ("backscroll.request_id", request_id)
-        }
-        return {span.name for span in self.spans if span.trace_id in traces}
-
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
@@ -117,12 +107,6 @@ def test_a_request_and_all_that_is_made_of_it_are_one_trace(
     accepted = client.post("/v1/messages", json=body)
     assert accepted.status_code == 202
     deployment.wait_for("test:маяк", 5)
-    # and others by a request that its sender has named, whose wake-ups go on with its trace
-    named = {"chat": "test:phare", "messages": talk(5)}
-    client.post("/v1/messages", json=named, headers={"X-Request-ID": "order/66"})
-    deployment.wait_for("test:phare", 5)
-    kinds = {"jobs/ingest", "jobs/embed", "jobs/summarize", "jobs/extract"}
-    until(lambda: kinds <= collector.of_request("order/66"), "the jobs of the named request", SECONDS)
     # and there is a request with words in its address
     assert client.get("/v1/chats/test:lighthouse", params={"q": "lighthouse"}).status_code == 404
     # and something fails with an error of Postgres that quotes what it was given
@@ -139,6 +123,7 @@ def test_a_request_and_all_that_is_made_of_it_are_one_trace(
     def made() -> set[str]:
         return {span.name for span in collector.joined("POST /v1/messages")}
 
+    kinds = {"jobs/ingest", "jobs/embed", "jobs/summarize", "jobs/extract"}
     until(lambda: kinds <= made(), "all kinds of jobs", SECONDS)
     joined = {span.span_id: span for span in collector.joined("POST /v1/messages")}
     # and that is the request's id, which its sender is told
