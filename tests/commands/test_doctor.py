@@ -25,6 +25,7 @@ from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.commands.conftest import Run, Workers
 from tests.conftest import MIGRATED, TENANT, Templates, message, refusing
+from tests.ingest.test_quarantine import as_owner
 from tests.providers.chat_server import ChatServer, Reply, Request, refused
 from workers.app import make_app
 from workers.queues import ACCEPT, QUEUES, note_sweep

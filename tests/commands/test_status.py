@@ -1,24 +1,17 @@
 """An operator sees what is owed, how late it is, and what was given up; also while Redis is away."""
 
-import os
-import pty
-import signal
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import text
 
-from ops.local.processes import environment
 from pipeline.clients.protocols import Completion
 from pipeline.llm.gateway import Call, Gateway
 from pipeline.operations import status
 from pipeline.store.connections.database import Database
 from schemas.errors import ProviderUnavailable
-from schemas.settings import Settings
 from tests.commands.conftest import CHAT, SAMPLE, Run, Workers
-from tests.conftest import CHECKOUT, TENANT
+from tests.conftest import TENANT
 from tests.llm.chat_models import ScriptedModel, asking
 
 
@@ -43,20 +36,6 @@ def test_everything_imported_is_owed_and_then_done(run: Run, workers: Workers, d
     assert after["counts"]["vectors"][0]["messages"] == 418
     assert after["today"]["messages_accepted"] == after["week"]["messages_accepted"] == 418
     assert after["today"]["sessions_closed"] == sum(after["counts"]["sessions"].values())
-
-
-def test_watching_goes_on_until_ctrl_c(settings: Settings) -> None:
-    controller, terminal = pty.openpty()
-    command = [sys.executable, "-m", "ops.cli", "status", "--watch"]
-    given = environment(settings) | {"TERM": "xterm"}
-    watched = subprocess.Popen(command, env=given, cwd=CHECKOUT, stdout=terminal, stderr=terminal)
-    os.close(terminal)
-    seen = b""
-    while b"No jobs are pending" not in seen:
-        seen += os.read(controller, 4096)
-    watched.send_signal(signal.SIGINT)
-    assert watched.wait(timeout=120) == 0
-    os.close(controller)
 
 
 def ask(database: Database, *models: ScriptedModel, purpose: str = "summary", tenant: str = TENANT) -> None:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -183,31 +183,26 @@ class Deployment:
             yield connection
 
     @contextmanager
-    def postgres_away(self) -> Iterator[None]:
-        """While this holds nobody gets into the database, and who was in it is out."""
+    def _altered(self, change: str, back: str) -> Iterator[None]:
+        """Change the database while this holds; who was in it is out, and so notices."""
         with psycopg.connect(self.postgres.superuser_dsn(), autocommit=True) as connection:
-            connection.execute(f"ALTER DATABASE {self.name} WITH ALLOW_CONNECTIONS false")
+            connection.execute(f"ALTER DATABASE {self.name} {change}".encode())
             try:
                 connection.execute(
                     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [self.name]
                 )
                 yield
             finally:
-                connection.execute(f"ALTER DATABASE {self.name} WITH ALLOW_CONNECTIONS true")
+                connection.execute(f"ALTER DATABASE {self.name} {back}".encode())
 
-    @contextmanager
-    def postgres_read_only(self) -> Iterator[None]:
+    def postgres_away(self) -> AbstractContextManager[None]:
+        """While this holds nobody gets into the database."""
+        return self._altered("WITH ALLOW_CONNECTIONS false", "WITH ALLOW_CONNECTIONS true")
+
+    def postgres_read_only(self) -> AbstractContextManager[None]:
         """While this holds the database takes no writes, as when its server has become a standby."""
-        with psycopg.connect(self.postgres.superuser_dsn(), autocommit=True) as connection:
-            connection.execute(f"ALTER DATABASE {self.name} SET default_transaction_read_only = on")
-            try:
-                # connections made before do not notice
-                connection.execute(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [self.name]
-                )
-                yield
-            finally:
-                connection.execute(f"ALTER DATABASE {self.name} RESET default_transaction_read_only")
+        setting = "default_transaction_read_only"
+        return self._altered(f"SET {setting} = on", f"RESET {setting}")
 
     @contextmanager
     def locked(self, table: str) -> Iterator[None]:
