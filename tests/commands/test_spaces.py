@@ -15,7 +15,6 @@ pytestmark = pytest.mark.usefixtures("house")
 
 OLD, NEW = (DeterministicEmbedder(dimensions=size).space for size in (256, 384))
 MULTILINGUAL = "onnx/multilingual-e5-small/384"
-LOCAL = "sentence-transformers/all-MiniLM-L6-v2/384"
 
 
 @pytest.fixture
