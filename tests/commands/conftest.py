@@ -135,7 +135,7 @@ class Workers:
             thread.join()
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True)
 def plain_tracebacks() -> None:
     """Log exceptions without the values of all variables, whose printing takes half a second each time."""
     *before, _ = structlog.get_config()["processors"]
