@@ -30,8 +30,6 @@ def test_a_removed_chat_leaves_nothing_and_can_be_imported_again(
     assert (refused.code, "--yes" in refused.err) == (2, True)
     monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
     assert run("chats", "remove", CHAT).code == 1
-    missing = run("chats", "remove", f"{CHAT}0", "--yes")
-    assert (missing.code, CHAT in missing.err) == (3, True)
     assert run("chats", "list", "--json").json["chats"][0]["message_count"] == 418
     receipt = run("chats", "remove", CHAT, "--yes", "--json").json
     assert (receipt["kind"], receipt["counts"]["messages"], receipt["counts"]["chats"]) == ("removal", 418, 1)
@@ -54,12 +52,9 @@ def test_a_chat_is_renamed_and_found_under_both_ids_and_a_rename_never_merges(
     assert run("chats", "show", CHAT, "--json").json["chat_id"] == "telegram:-1009"
     # the same file once more is what is there already
     assert run("import", SAMPLE, "--json").json["chats"][0]["new"] == 0
-    assert "is telegram:-1009 now" in run("chats", "rename", CHAT, "telegram:-1009", "--yes").out
     accept.accept(database, TENANT, ChatIn(chat_id="telegram:-7"), [message(0)])
     refused = run("chats", "rename", CHAT, "telegram:-7", "--yes")
     assert (refused.code, "chats merge" in refused.err) == (2, True)
-    assert run("chats", "merge", CHAT, "telegram:-8", "--yes").code == 3
-    assert run("chats", "merge", CHAT, "telegram:-7", "--json").code == 2
     assert "is telegram:-7 now" in run("chats", "merge", CHAT, "telegram:-7", "--yes").out
     assert rows(database, "SELECT DISTINCT chat_id FROM messages") == [("telegram:-7",)]
 

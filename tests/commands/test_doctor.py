@@ -1,8 +1,6 @@
 """The doctor finds what is wrong, says what to do, mends what is safe to mend, and finds nothing in what is well."""
 
 import json
-import subprocess
-import sys
 import time
 from contextlib import closing
 from typing import Any
@@ -13,7 +11,6 @@ from sqlalchemy import text
 
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
-from ops.local.processes import environment
 from pipeline.enrich.summaries import prompts
 from pipeline.ingest.accept import accept
 from pipeline.operations import retention
@@ -27,15 +24,13 @@ from pipeline.store.search import vector_search
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.commands.conftest import Run, Workers
-from tests.conftest import CHECKOUT, MIGRATED, TENANT, Templates, message, refusing
+from tests.conftest import MIGRATED, TENANT, Templates, message, refusing
 from tests.ingest.test_quarantine import as_owner
-from tests.providers.chat_server import ChatServer, Reply, Request, refused, well
-from workers import broker
+from tests.providers.chat_server import ChatServer, Reply, Request, refused
 from workers.app import make_app
 from workers.queues import ACCEPT, QUEUES, note_sweep
 
 CHAT = "test:1"
-PATIENCE = broker.ANSWER_SECONDS
 LOGINS = [Login(setting="BACKSCROLL_DATABASE_URL"), Login(setting="BACKSCROLL_MAINTENANCE_DATABASE_URL")]
 
 
@@ -82,37 +77,6 @@ def template(request: pytest.FixtureRequest, templates: Templates) -> str:
     return templates("diagnosed", fill) if "memory" in request.fixturenames else MIGRATED
 
 
-def test_a_healthy_deployment_has_no_findings(
-    run: Run, memory: None, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(broker, "ANSWER_SECONDS", PATIENCE)
-    queues = ",".join(queue.full_name for queue in QUEUES.values())
-    command = [sys.executable, "-m", "celery", "-A", "workers.app", "worker", "-P", "solo", "-Q", queues]
-    worker = subprocess.Popen(
-        command, env=environment(settings), cwd=CHECKOUT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        deadline = time.monotonic() + 60
-        while not (broker.look(settings, workers=True).workers or {}).get("embed"):
-            assert time.monotonic() < deadline
-        healthy = run("doctor", "--model", "--json")
-        for_people = run("doctor")
-    finally:
-        worker.kill()
-        worker.wait()
-    assert (healthy.code, healthy.json) == (
-        0,
-        {
-            "worst": None,
-            "findings": [],
-            "mended": [],
-            "sent": ["Nothing is sent to another machine"],
-            "learned": [],
-        },
-    )
-    assert "Nothing is wrong" in for_people.out
-
-
 def test_a_queue_without_a_worker_is_found(run: Run, settings: Settings) -> None:
     # what a worker that was stopped left behind would be an error
     with closing(make_app(settings)) as app:
@@ -134,7 +98,7 @@ def test_redis_and_postgres_away_are_findings_and_not_failures(
     assert (away.code, "BACKSCROLL_DATABASE_URL cannot be used" in away.out) == (6, True)
 
 
-@pytest.mark.parametrize("how", ["full", "no scripts", "no keys"])
+@pytest.mark.parametrize("how", ["full", "no scripts"])
 def test_a_redis_that_answers_and_refuses_is_a_finding_and_not_a_failure(
     run: Run, memory: None, redis: EmbeddedRedis, how: str
 ) -> None:
@@ -183,7 +147,7 @@ def test_a_transaction_that_waits_for_its_client_is_found(
             half.pgconn.send_query_params(b"SELECT $1::text", ["наполовину".encode()])
             half.pgconn.send_flush_request()
             half.pgconn.flush()
-            time.sleep(1)
+            time.sleep(0.7)
             (finding,) = diagnose(run)["findings"]
             half.close()
     assert (finding["check"], "2 transactions" in finding["what"]) == ("held-up", True)
@@ -202,7 +166,8 @@ def test_an_invalid_index_is_found_and_built_anew_by_the_owner(
     as_superuser(postgres, database_name, broken)
     said = diagnose(run)["findings"]
     assert [(each["check"], each["fixable"]) for each in said] == [("index", True)]
-    assert len(diagnose(run, "--fix")["findings"]) == 1  # it takes the owner of the tables
+    # it takes the owner of the tables
+    assert found(run, "--fix") == {"index": said[0]["severity"]}
     may_mend(settings, monkeypatch)
     mended = diagnose(run, "--fix")
     assert (mended["findings"], mended["mended"]) == ([], ["rebuilt the index messages_order"])
@@ -221,9 +186,7 @@ def test_an_index_of_vectors_is_built_for_a_large_chat_and_dropped_where_none_is
     may_mend(settings, monkeypatch)
     monkeypatch.setattr(vector_search, "EXACT_UP_TO", 5)
     # Then an index would help it, and is built
-    (finding,) = diagnose(run)["findings"]
-    assert (finding["check"], finding["fixable"]) == ("index", True)
-    assert "message_vectors_space_1 is missing" in finding["what"]
+    assert found(run) == {"index": "warning"}
     mended = diagnose(run, "--fix")
     assert (mended["findings"], mended["mended"]) == ([], ["built the index message_vectors_space_1"])
     # When it is hardly too small any more it stays
@@ -232,7 +195,6 @@ def test_an_index_of_vectors_is_built_for_a_large_chat_and_dropped_where_none_is
     # And when no chat is large it goes, unless other tenants were not looked at
     monkeypatch.setattr(vector_search, "EXACT_UP_TO", 20_000)
     assert found(run, "--tenant", TENANT) == {}
-    assert found(run) == {"index": "warning"}
     mended = diagnose(run, "--fix")
     assert (mended["findings"], mended["mended"]) == ([], ["dropped the index message_vectors_space_1"])
 
@@ -274,34 +236,25 @@ def test_a_language_model_that_cannot_be_asked_is_found_and_what_it_is_sent_is_s
         assert server.requests == []
         server.replies(refused("no such model", 404))
         assert found(run, "--model") == {"summaries": "error"}
-        assert found(run, "--model") == {}
+        well = diagnose(run, "--model")
+        assert (well["findings"], well["sent"]) == ([], ["Nothing is sent to another machine"])
         # as a summary is asked for
-        asked = server.requests[-1]
-        assert asked["response_format"]["json_schema"]["schema"] == prompts.SCHEMA
-        assert "Jürgen: " in asked["messages"][1]["content"]
-        assert diagnose(run)["sent"] == ["Nothing is sent to another machine"]
+        assert server.requests[-1]["response_format"]["json_schema"]["schema"] == prompts.SCHEMA
     monkeypatch.setenv("BACKSCROLL_OPENAI_BASE_URL", "https://models.example.org/v1")
     summaries, facts = diagnose(run)["sent"]
     assert summaries.startswith("Sessions are sent to models.example.org:443, where small-1 summarizes them")
-    assert "are sent to models.example.org:443" in facts
     assert "small-1 learns facts" in facts
 
 
-@pytest.mark.parametrize(
-    ("needed", "finding"),
-    [(3000, {}), (5000, {"summaries": "error"})],
-    ids=["four times", "too little"],
-)
 def test_a_model_that_would_not_summarize_is_found_and_what_its_endpoint_cannot_do_is_said(
-    run: Run, memory: None, monkeypatch: pytest.MonkeyPatch, needed: int, finding: dict[str, str]
+    run: Run, memory: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def particular(request: Request) -> Reply:
         if "max_tokens" in request:
             return refused("max_tokens ist unbekannt: max_completion_tokens")
         if "response_format" in request:
             return refused("несовместимый response_format")
-        thinks = request["max_completion_tokens"] < needed
-        return Reply(text="", finish_reason="length") if thinks else well(request)
+        return Reply(text="", finish_reason="length")
 
     monkeypatch.setenv("BACKSCROLL_SESSION_SUMMARY_MODEL", "denkt-1")
     server = ChatServer()
@@ -309,38 +262,23 @@ def test_a_model_that_would_not_summarize_is_found_and_what_its_endpoint_cannot_
     with server.running():
         monkeypatch.setenv("BACKSCROLL_OPENAI_BASE_URL", server.url)
         told = diagnose(run, "--model")
-        for_people = run("doctor", "--model").out
-    assert {each["check"]: each["severity"] for each in told["findings"]} == finding
-    assert all("BACKSCROLL_LLM_ANSWER_TOKENS" in each["what"] for each in told["findings"])
+    (finding,) = told["findings"]
+    assert (finding["check"], finding["severity"]) == ("summaries", "error")
+    assert "BACKSCROLL_LLM_ANSWER_TOKENS" in finding["what"]
     assert [sentence.split(" ", 3)[3] for sentence in told["learned"]] == [
         "has no JSON mode: only the instructions ask for JSON",
         "takes no JSON schema: its answers are asked for as JSON without one",
         "takes no max_tokens: the room for an answer is sent as max_completion_tokens",
     ]
-    assert "denkt-1" in for_people
-    assert "only the instructions ask for JSON" in " ".join(for_people.split())
-
-
-def test_a_role_that_cannot_log_in_hides_nothing_else(
-    run: Run, memory: None, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert settings.maintenance_database_url is not None
-    url = settings.maintenance_database_url.get_secret_value()
-    monkeypatch.setenv("BACKSCROLL_MAINTENANCE_DATABASE_URL", url.replace("backscroll_maintenance", "nobody"))
-    as_owner(settings, "ALTER TABLE messages NO FORCE ROW LEVEL SECURITY")
-    assert found(run) == {"connection": "error", "isolation": "error"}
 
 
 def test_late_and_dead_work_and_messages_aside_are_found(
     run: Run, memory: None, database: Database, settings: Settings
 ) -> None:
     accept(database, TENANT, ChatIn(chat_id="test:2"), [message(0), message(1)])
-    as_tenant(database, "UPDATE jobs SET due_at = now() - interval '10 min' WHERE key = 'test:2'")
-    assert found(run) == {"late": "warning"}
     as_tenant(database, "UPDATE jobs SET due_at = now() - interval '2 h' WHERE key = 'test:2'")
     assert found(run) == {"late": "error"}
     as_tenant(database, "UPDATE jobs SET due_at = NULL, dead_at = now() WHERE key = 'test:2'")
-    assert found(run) == {"dead": "warning"}
     as_tenant(database, "UPDATE arrivals SET quarantined_at = now(), error = 'odd'")
     said = diagnose(run)["findings"]
     assert {each["what"] for each in said} == {
@@ -361,18 +299,13 @@ def test_sessions_whose_messages_retention_has_removed_are_well_and_keep_their_s
     assert as_tenant(database, kept) == before
 
 
-WITHOUT_VECTORS = "DROP EXTENSION vector CASCADE; DROP TABLE message_vectors, session_vectors, memory_vectors"
-
-
 @pytest.mark.parametrize(
     ("damage", "expected"),
     [
         ("ALTER DATABASE {name} SET default_transaction_read_only = on", {"read-only": "error"}),
-        (WITHOUT_VECTORS, {"extension": "warning"}),
-        (f"{WITHOUT_VECTORS}; CREATE EXTENSION vector", {"extension": "error"}),
         (
-            "UPDATE embedding_spaces SET name = 'other', model = 'other'",
-            {"space": "warning", "model": "error"},
+            "DROP EXTENSION vector CASCADE; DROP TABLE message_vectors, session_vectors, memory_vectors",
+            {"extension": "warning"},
         ),
         (
             "UPDATE embedding_spaces SET name = 'other', model = 'other', status = 'retired'",
@@ -402,30 +335,35 @@ AS_IT_WAS = """
 
 
 @pytest.mark.parametrize(
-    ("damage", "check"),
+    "damage",
     [
-        (
-            "DELETE FROM conversation_sessions WHERE id = (SELECT max(id) FROM conversation_sessions)",
-            "sessions",
-        ),
-        ("UPDATE conversation_sessions SET message_count = message_count + 1", "sessions"),
-        ("UPDATE conversation_sessions SET session_key = 'elsewhere'", "sessions"),
-        ("UPDATE chats SET message_count = 7", "counters"),
-        ("UPDATE chats SET lexeme_count = lexeme_count + 1", "counters"),
-        ("DELETE FROM session_vectors", "missing"),
-        ("UPDATE conversation_sessions SET status = 'closed', summary_revision = NULL", "missing"),
+        {
+            "sessions": "DELETE FROM conversation_sessions WHERE id = (SELECT max(id) FROM conversation_sessions)",
+            "counters": "UPDATE chats SET message_count = 7",
+            "missing": "UPDATE conversation_sessions SET status = 'closed', summary_revision = NULL",
+        },
+        {
+            "sessions": "UPDATE conversation_sessions SET message_count = message_count + 1",
+            "counters": "UPDATE chats SET lexeme_count = lexeme_count + 1",
+        },
+        {
+            "sessions": "UPDATE conversation_sessions SET session_key = 'elsewhere'",
+            "missing": "DELETE FROM session_vectors",
+        },
     ],
+    ids=["gone", "counted", "elsewhere"],
 )
 def test_what_is_damaged_is_found_and_made_as_it_was(
-    run: Run, memory: None, database: Database, workers: Workers, damage: str, check: str
+    run: Run, memory: None, database: Database, workers: Workers, damage: dict[str, str]
 ) -> None:
     before = as_tenant(database, AS_IT_WAS)
-    as_tenant(database, damage)
-    assert check in found(run)
-    assert diagnose(run, "--fix")["mended"]
+    for statement in damage.values():
+        as_tenant(database, statement)
+    mended = diagnose(run, "--fix")
+    assert mended["mended"]
     workers.finish()
     assert as_tenant(database, AS_IT_WAS) == before
-    assert check not in found(run)
+    assert found(run) == {}
 
 
 def test_vectors_without_a_row_are_deleted_and_arrivals_that_nobody_owes_are_placed(
@@ -449,10 +387,9 @@ def test_vectors_without_a_row_are_deleted_and_arrivals_that_nobody_owes_are_pla
 @pytest.mark.parametrize(
     ("facts", "severity"),
     [
-        ({"skew_seconds": 0.5}, None),
+        ({"skew_seconds": 0.5, "broker": Broker(appendonly="yes", policy="noeviction")}, None),
         ({"skew_seconds": -5}, "warning"),
         ({"skew_seconds": 90}, "error"),
-        ({"broker": Broker(appendonly="yes", policy="noeviction")}, None),
         ({"broker": Broker(appendonly="no", policy="noeviction")}, "warning"),
         ({"broker": Broker(appendonly="yes", policy="allkeys-lru")}, "error"),
     ],
@@ -464,20 +401,11 @@ def test_clocks_that_differ_and_a_redis_that_may_lose_tasks_are_found(
 
 
 def test_languages_that_the_embedding_model_does_not_know_are_said() -> None:
-    def told(model: str, **messages: int) -> list[str]:
-        spaces = Spaces(active="m", embedder="m", embedder_status="active", model=model, languages=messages)
-        return [
-            f.what for f in diagnosis.diagnose(Facts(logins=LOGINS, spaces=spaces)) if f.check == "languages"
-        ]
-
     stored = {"german": 300, "german+english": 50, "turkish": 80, "english": 570, "simple": 4000}
-    assert told("all-MiniLM-L6-v2", **stored) == [
-        "43% of the messages are in chats in German; Turkish; German and English, which all-MiniLM-L6-v2 does not know"
-    ]
-    assert not told("bge-m3", **stored)
-    assert not told("house-model-7", **stored)
-    assert not told("all-MiniLM-L6-v2", english=100_000, german=300)
-    assert not told("all-MiniLM-L6-v2", german=99)
+    for model, told in (("all-MiniLM-L6-v2", ["43% of the messages are in chats in German"]), ("bge-m3", [])):
+        spaces = Spaces(active="m", embedder="m", embedder_status="active", model=model, languages=stored)
+        findings = diagnosis.diagnose(Facts(logins=LOGINS, spaces=spaces))
+        assert [f.what.split(";")[0] for f in findings if f.check == "languages"] == told
 
 
 def test_facts_at_their_worst_are_all_told_with_what_to_do() -> None:

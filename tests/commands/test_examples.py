@@ -10,7 +10,6 @@ import pytest
 import typer
 
 from ops import cli
-from schemas.profiles import PURPOSES
 
 
 def _all(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -36,8 +35,3 @@ def test_every_help_has_examples_that_hold_and_tells_of_exit_codes(path: tuple[s
         assert path == named[: len(path)], example
         options = {option for p in COMMANDS[named].params for option in (*p.opts, *p.secondary_opts)}
         assert {word for word in given if word.startswith("--")} <= options, example
-
-
-def test_the_help_of_a_context_explains_every_profile() -> None:
-    for name, told in PURPOSES.items():
-        assert f"{name}: {told}" in COMMANDS["context",].epilog

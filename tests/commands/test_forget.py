@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
 
 from ops.commands.data.forget import write_forgotten
 from pipeline.erasure import erase
@@ -26,8 +25,6 @@ def test_a_chat_is_forgotten_when_that_is_wanted_with_a_receipt_that_does_not_na
     assert run("memories", "add", "Инес боится высоты.", "--user", "telegram:11", "--chat", CHAT).code == 0
     shown = run("forget", "chat", CHAT, "--dry-run", "--json").json
     assert shown["would_forget"] == {"messages": 418, "chats": 1, "memories": 1, "queries": 0}
-    assert "418 messages" in run("forget", "chat", CHAT, "--dry-run").out
-    assert run("forget", "user", "telegram:11", "--dry-run", "--json").json["would_forget"]["memories"] == 1
     refused = run("forget", "chat", CHAT, "--json")
     assert (refused.code, "--yes" in refused.err) == (2, True)
     monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
@@ -45,14 +42,12 @@ def test_a_chat_is_forgotten_when_that_is_wanted_with_a_receipt_that_does_not_na
 def test_a_tenant_is_forgotten_when_its_name_is_said_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = run("forget", "tenant", "--json")
     assert (refused.code, f"--confirm {TENANT}" in refused.err) == (2, True)
-    assert run("forget", "tenant", "--confirm", "another").code == 2
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     assert run("forget", "tenant").code == 2
     assert run("chats", "list", "--json").json["chats"][0]["message_count"] == 418
     monkeypatch.setattr(sys, "stdin", io.StringIO(f"{TENANT}\n"))
     assert run("forget", "tenant").code == 0
     assert run("chats", "list", "--json").json["chats"] == []
-    assert run("forget", "tenant", "--confirm", TENANT, "--json").json["finished_at"]
 
 
 def test_a_forgetting_that_cannot_go_on_ends_with_its_error_and_what_to_do(
@@ -71,12 +66,10 @@ def test_a_forgetting_that_cannot_go_on_ends_with_its_error_and_what_to_do(
     assert "backscroll jobs replay forget 1" in ended.err
     # nothing comes back meanwhile, and an import says so
     assert run("import", SAMPLE, "--json").json["kept_out"] == 418
-    assert "kept out as forgotten, pruned or not to be remembered 418" in run("import", SAMPLE).out
     assert run("jobs", "replay", "forget", 1).code == 0
     again = run("forget", "chat", CHAT, "--yes", "--json").json
     assert again["finished_at"]
-    with database.tenant(TENANT) as connection:
-        assert connection.scalar(text("SELECT count(*) FROM messages")) == 0
+    assert rows(database, "SELECT count(*) FROM messages") == [(0,)]
 
 
 def listed(database: Database, key: bytes, *named: suppression.Named) -> Forgotten:
@@ -126,10 +119,7 @@ def test_without_any_forgetting_there_is_no_list(run: Run, tmp_path: Path) -> No
 
 def test_a_dry_run_counts_what_a_run_deletes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BACKSCROLL_RETENTION_MESSAGES_PER_CHAT", "100")
-    shown = run("prune", "--dry-run")
-    assert "messages beyond the newest 100 of a chat" in shown.out
-    assert "would be deleted" in shown.out
-    assert "318" in shown.out
+    assert "318" in run("prune", "--dry-run").out
     assert run("chats", "list", "--json").json["chats"][0]["message_count"] == 418
     by_rule = {rule["rule"]: rule["rows"] for rule in run("prune", "--json").json["rules"]}
     assert by_rule["messages_by_count"] == 318
@@ -137,9 +127,4 @@ def test_a_dry_run_counts_what_a_run_deletes(run: Run, monkeypatch: pytest.Monke
     assert chat["message_count"] == 100
     # what was said of them stays
     assert chat["summarized"] > 30
-
-
-def test_pruned_transcripts_say_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BACKSCROLL_RETENTION_DAYS", "1")
-    run("prune")
     assert "have been pruned" in run("sessions", "show", 1).out

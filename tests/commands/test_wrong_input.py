@@ -9,21 +9,15 @@ pytestmark = pytest.mark.usefixtures("house")
 WRONG = (
     (["chats", "members", CHAT, "--set", ""], "members", "at least 1 character"),
     (["chats", "language", CHAT, "klingon"], "LANGUAGE", "german"),
-    (["remember", "user", "", "off"], "user_id", "at least 1 character"),
-    (["backfills", "start", "embed", "--rate", 0], "rate_per_second", "greater than 0"),
     (["backfills", "start", "embed", "--since", "2026-02-01", "--until", "2026-01-01"], "since", "before"),
     (["jobs", "list", "--older-than", "soon"], "--older-than", "90s, 30min, 2h or 7d"),
     (["chats", "--tenant", "a b"], "--tenant", "letters, digits"),
-    (["db", "roles", "postgresql://", "--passwords-file", "/no/such"], "--passwords-file", "/no/such"),
     (["import", "/no/such.zip"], "/no/such.zip", "does not exist"),
     (["worker", "mail"], "queue mail", "accept, ingest"),
     (["keys", "create", "x", "--scope", "admin"], "scopes", "'ingest', 'context', 'read', 'write', 'erase'"),
-    (["memories", "add", "x", "--importance", "11"], "importance", "10"),
     (["memories", "add", "x", "--expires", "soon"], "expires_at", "ISO 8601"),
     (["memories", "add", "x", "--session", str(2**70)], "session_id", "there is no session"),
-    (["memories", "add", "x", "--chat", "test:nowhere"], "learned_in", "there is no chat"),
     (["memories", "rm", "first"], "'ID'", "UUID"),
-    (["entities", "list", "--kind", "ghost"], "kind", "'person'"),
 )
 
 
@@ -33,12 +27,6 @@ def test_wrong_input_is_named_with_what_is_allowed(run: Run) -> None:
         assert (told.code, "Traceback" in told.err) == (2, False), told.err
         assert named in told.err, told.err
         assert allowed in " ".join(told.err.split()), told.err
-
-
-def test_a_wrong_database_url_is_named_by_its_setting(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
-    monkeypatch.setenv("BACKSCROLL_DATABASE_URL", "mysql://x")
-    told = run("chats")
-    assert (told.code, "BACKSCROLL_DATABASE_URL" in told.err) == (4, True)
 
 
 def test_of_an_unknown_command_the_nearest_is_named(run: Run) -> None:
@@ -57,16 +45,13 @@ def sender(run: Run) -> str:
 MISSPELT = (
     "remember user {user} off",
     "users link {user} ann",
-    "users show {user}",
     "users merge {there} {user}",
     "forget user {user} --yes",
-    "forget user {user} --dry-run",
     "forget chat {chat} --yes",
     "forget message {chat} 1 --yes",
     "memories add Tea. --user {user}",
     "memories list --chat {chat}",
     "chats members {known} --set {there} --set {user}",
-    "queries list --chat {chat} --json",
     "export user {user}",
 )
 
@@ -103,6 +88,3 @@ def test_a_message_that_was_never_seen_is_not_forgotten_unless_that_is_said(run:
     # one that is still to come is kept out, and known from then on
     assert run("forget", "message", CHAT, "nosuch", "--unseen", "--yes").code == 0
     assert run("forget", "message", CHAT, "nosuch", "--yes").code == 0
-    # and so is one that was there
-    for _ in range(2):
-        assert run("forget", "message", CHAT, "1041", "--yes").code == 0

@@ -6,11 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
 
 from ops import cli
-from ops.console.command import Call
-from schemas.errors import InvalidInput
 from tests.ops.conftest import Here
 from tests.ops.running import COMMAND, clean_environment, unwatched
 
@@ -34,17 +31,11 @@ def test_a_setting_that_is_none_is_named_with_the_nearest(here: Here, tmp_path: 
     assert told.returncode == 4
     assert "backscroll_tennant in .env is no setting; did you mean BACKSCROLL_TENANT?" in told.stderr
     assert "BACKUP" not in told.stderr
-    (tmp_path / ".env").unlink()
-    (tmp_path / "more.env").write_text("BACKSCROLL_NONSENSE=1\n")
-    told = here("chats", BACKSCROLL_CONFIG=str(tmp_path / "more.env"))
-    assert "BACKSCROLL_NONSENSE in " in told.stderr
 
 
 @pytest.mark.parametrize(
     ("name", "value", "allowed"),
     [
-        ("REDIS_URL", "http://x", "must look like redis://"),
-        ("REDIS_URL", "redis://localhost:notaport/0", "must look like redis://"),
         ("REDIS_URL", "redis://:secret@127.0.0.1:6379/foo", "must look like redis://"),
         ("API_KEY", "secret\r", "printable ASCII"),
         ("CONTEXT_BUDGET_TOKENS", "200001", "less than or equal to 200000"),
@@ -77,33 +68,27 @@ def test_a_full_disk_is_no_defect_of_ours(tmp_path: Path) -> None:
     assert told.stderr == "Error: the output cannot be written: No space left on device\n"
 
 
-@pytest.mark.parametrize("option", ["--port", "--flower-port", "--metrics-port"])
-def test_a_taken_port_is_named_before_anything_is_started(here: Here, tmp_path: Path, option: str) -> None:
+def test_a_taken_port_is_named_before_anything_is_started(here: Here, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        free = (word for name in ("--port", "--flower-port") if name != option for word in (name, "0"))
-        data_dir = tmp_path / "data"
-        told = here("up", option, port, *free, "--data-dir", str(data_dir))
+        told = here("up", "--port", "0", "--flower-port", port, "--data-dir", str(tmp_path / "data"))
     assert told.returncode == 4
     assert f"Port {port}" in told.stderr
-    assert option in told.stderr
-    assert not data_dir.exists()
+    assert "--flower-port" in told.stderr
+    assert not (tmp_path / "data").exists()
 
 
 def test_a_postgres_that_is_not_there_may_come_later(here: Here, tmp_path: Path) -> None:
-    settings = {
-        "BACKSCROLL_DATABASE_URL": NOWHERE,
-        "BACKSCROLL_MAINTENANCE_DATABASE_URL": NOWHERE,
-        "BACKSCROLL_OWNER_DATABASE_URL": NOWHERE,
+    roles = ("", "MAINTENANCE_", "OWNER_")
+    settings = {f"BACKSCROLL_{role}DATABASE_URL": NOWHERE for role in roles} | {
         "BACKSCROLL_REDIS_URL": "redis://127.0.0.1:1/0",
         "BACKSCROLL_DATA_DIR": str(tmp_path / "data"),
     }
-    for arguments in (("db", "status"), ("up", "--port", "0", "--no-flower")):
-        told = here(*arguments, **settings)
-        assert told.returncode == 1, told.stderr
-        assert "Postgres cannot be reached" in told.stderr
-        assert "secret" not in told.stderr
-        assert "Traceback" not in told.stderr
+    told = here("up", "--port", "0", "--no-flower", **settings)
+    assert told.returncode == 1, told.stderr
+    assert "Postgres cannot be reached" in told.stderr
+    assert "secret" not in told.stderr
+    assert "Traceback" not in told.stderr
 
 
 def test_a_redis_that_is_not_there_is_named_before_anything_waits_for_it(here: Here, tmp_path: Path) -> None:
@@ -115,12 +100,6 @@ def test_a_redis_that_is_not_there_is_named_before_anything_waits_for_it(here: H
     assert told.returncode == 1, told.stderr
     assert "Redis does not answer" in told.stderr
     assert "BACKSCROLL_REDIS_URL" in told.stderr
-
-
-def test_with_json_nothing_is_confirmed_by_a_question() -> None:
-    with pytest.raises(InvalidInput, match="--json asks no questions: add --yes"):
-        Call(as_json=True).confirm("Remove it?", yes=False)
-    Call(as_json=True).confirm("Remove it?", yes=True)
 
 
 HEAVY = (
@@ -154,14 +133,3 @@ def test_help_imports_nothing_that_takes_long() -> None:
     assert [line for line in told.splitlines() if line.startswith("IMPORTED")] == [
         f"IMPORTED {[name]}" for name in asked
     ]
-
-
-def test_the_list_of_commands_says_of_each_what_its_own_help_says() -> None:
-    group = typer.main.get_command(cli.app)
-    assert isinstance(group, cli.Commands)
-    for name in cli.COMMANDS:
-        own = group.get_command(None, name)
-        group.listing = True
-        listed = group.get_command(None, name)
-        group.listing = False
-        assert listed.get_short_help_str(500) == own.get_short_help_str(500) != "", name

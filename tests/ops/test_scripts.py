@@ -48,26 +48,16 @@ def test_without_a_python_the_script_says_what_to_install(tmp_path: Path) -> Non
     assert not (tmp_path / "venv").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["ops/run", "--light", "-h"], {"BACKSCROLL_VENV", "--light", "--exit", "--data-dir", "--port"}),
-        (["ops/test", "--help"], {"everything", "pytest"}),
-    ],
-)
-def test_help_is_given_without_installing_anything(
-    tmp_path: Path, arguments: list[str], told: set[str]
-) -> None:
-    script, *given = arguments
+@pytest.mark.parametrize("script", ["ops/run", "ops/test"])
+def test_help_is_given_without_installing_anything(tmp_path: Path, script: str) -> None:
     run = subprocess.run(
-        [CHECKOUT / script, *given],
+        [CHECKOUT / script, "--help"],
         env={**os.environ, "BACKSCROLL_VENV": str(tmp_path / "вне")},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (run.returncode, run.stderr) == (0, "")
-    assert told <= set(re.findall(r"[\w-]+", run.stdout))
+    assert (run.returncode, run.stderr, script in run.stdout) == (0, "", True)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -107,30 +97,19 @@ def test_every_requirement_is_locked_to_a_version_that_fits() -> None:
     assert not [pin for pin in PINS.values() if "+" in pin]
 
 
-SETTINGS = Settings(_env_file=None, redis_url="redis://127.0.0.1:1/0")
-BEAT = processes.beat_command(Path())
-COMMANDS = {
-    # Celery finds our application
-    "backscroll.sweep": [*BEAT[: BEAT.index("beat")], "report"],
-    # the HTTP API ends at once, with a reason of ours
-    "BACKSCROLL_API_KEY is not set": processes.api_command(SETTINGS),
-}
-
-
-@pytest.mark.parametrize("told", COMMANDS)
-def test_what_is_started_is_ours_and_not_the_projects(tmp_path: Path, told: str) -> None:
+def test_what_is_started_is_ours_and_not_the_projects(tmp_path: Path) -> None:
     for name in ("workers", "pipeline", "schemas", "ops", "migrations"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise RuntimeError('not ours')")
-    environment = processes.environment(SETTINGS)
-    environment.pop("BACKSCROLL_API_KEY", None)
-    done = subprocess.run(
-        COMMANDS[told],
+    settings = Settings(_env_file=None, redis_url="redis://127.0.0.1:1/0")
+    beat = processes.beat_command(Path())
+    told = subprocess.run(
+        [*beat[: beat.index("beat")], "report"],
         cwd=tmp_path,
-        env=environment,
+        env=processes.environment(settings),
         capture_output=True,
         text=True,
-        timeout=300,
         check=False,
     )
-    assert told in done.stdout + done.stderr
+    # Celery finds our application
+    assert "backscroll.sweep" in told.stdout + told.stderr

@@ -24,11 +24,6 @@ from tests.conftest import TENANT, message
             "or has died, and then another one does them once their leases end, by 10:20:30 UTC",
             "do workers run",
         ),
-        (
-            "attempts = 2, due_at = now() + interval '1 hour', last_error = 'Нет ответа'",
-            "1 have failed and are tried again",
-            "are claimed",
-        ),
     ],
 )
 def test_what_is_waited_for_is_said(
@@ -62,11 +57,6 @@ def test_it_waits_until_it_is_let_through() -> None:
         let_through()
         done.append("what came after")
     assert done == ["what was under way"]
-
-
-def test_one_that_nobody_let_through_is_not_forgotten() -> None:
-    with pytest.raises(KeyboardInterrupt), held_back():
-        signal.raise_signal(signal.SIGINT)
 
 
 def test_the_second_does_not_wait_and_afterwards_all_is_as_before() -> None:

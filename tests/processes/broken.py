@@ -9,6 +9,8 @@ from typing import Any
 
 from celery.signals import worker_ready
 
+from tests.processes import hasty  # noqa: F401 - ends soon
+
 
 @worker_ready.connect
 def _break(sender: Any, **_: Any) -> None:

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psycopg
 import pytest
 import redis as redis_client
@@ -15,6 +16,7 @@ from celery import Celery
 from sqlalchemy import text
 
 from ops.local import processes
+from ops.local.embedded.ports import free_port
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.ingest import accept as ingest
 from pipeline.ingest import place as placing
@@ -181,31 +183,26 @@ class Deployment:
             yield connection
 
     @contextmanager
-    def postgres_away(self) -> Iterator[None]:
-        """While this holds nobody gets into the database, and who was in it is out."""
+    def _altered(self, change: str, back: str) -> Iterator[None]:
+        """Change the database while this holds; who was in it is out, and so notices."""
         with psycopg.connect(self.postgres.superuser_dsn(), autocommit=True) as connection:
-            connection.execute(f"ALTER DATABASE {self.name} WITH ALLOW_CONNECTIONS false")
+            connection.execute(f"ALTER DATABASE {self.name} {change}".encode())
             try:
                 connection.execute(
                     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [self.name]
                 )
                 yield
             finally:
-                connection.execute(f"ALTER DATABASE {self.name} WITH ALLOW_CONNECTIONS true")
+                connection.execute(f"ALTER DATABASE {self.name} {back}".encode())
 
-    @contextmanager
-    def postgres_read_only(self) -> Iterator[None]:
+    def postgres_away(self) -> AbstractContextManager[None]:
+        """While this holds nobody gets into the database."""
+        return self._altered("WITH ALLOW_CONNECTIONS false", "WITH ALLOW_CONNECTIONS true")
+
+    def postgres_read_only(self) -> AbstractContextManager[None]:
         """While this holds the database takes no writes, as when its server has become a standby."""
-        with psycopg.connect(self.postgres.superuser_dsn(), autocommit=True) as connection:
-            connection.execute(f"ALTER DATABASE {self.name} SET default_transaction_read_only = on")
-            try:
-                # connections made before do not notice
-                connection.execute(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [self.name]
-                )
-                yield
-            finally:
-                connection.execute(f"ALTER DATABASE {self.name} RESET default_transaction_read_only")
+        setting = "default_transaction_read_only"
+        return self._altered(f"SET {setting} = on", f"RESET {setting}")
 
     @contextmanager
     def locked(self, table: str) -> Iterator[None]:
@@ -314,6 +311,26 @@ def clock(deployment: Deployment) -> Iterator[None]:
         assert beat.runs
     finally:
         beat.end()
+
+
+@contextmanager
+def door(deployment: Deployment, **environment: str) -> Iterator[str]:
+    """The HTTP API as a process of its own, with this environment too; its address."""
+    settings = deployment.settings.model_copy(update={"port": free_port()})
+    told = processes.environment(settings) | environment
+    process = Process("api", processes.api_command(settings), deployment.folder, told)
+    url = f"http://127.0.0.1:{settings.port}"
+
+    def lives() -> bool:
+        with suppress(httpx.TransportError):
+            return httpx.get(f"{url}/healthz").status_code == 200
+        return False
+
+    try:
+        until(lives, "the door lives", SECONDS)
+        yield url
+    finally:
+        process.end()
 
 
 @pytest.fixture(scope="module")

@@ -53,7 +53,12 @@ def test_a_worker_takes_another_task_after_one_that_redis_did_not_let_it_acknowl
         server.end()
 
 
-HELD_UP_SECONDS = REDIS_TRANSPORT["socket_timeout"] + 1
+TIMEOUT_SECONDS = 1
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(REDIS_TRANSPORT, "socket_timeout", TIMEOUT_SECONDS)
 
 
 @contextmanager
@@ -66,7 +71,7 @@ def held_up(port: int) -> Iterator[int]:
             while piece := source.recv(1 << 16):
                 target.sendall(piece)
                 if late and len(piece) == 1 << 16:
-                    time.sleep(HELD_UP_SECONDS)
+                    time.sleep(TIMEOUT_SECONDS + 1)
                     late = False
 
     def serve() -> None:

@@ -9,19 +9,22 @@ from ops.local import processes
 from schemas.settings import Settings
 from tests.ops.running import until
 from tests.processes.nodes import Process
-from workers.shutdown import CLOSING_SECONDS
+
+
+def importing(module: str, command: list[str]) -> list[str]:
+    """The command of a worker that imports one module more."""
+    at = command.index("worker") + 1
+    return [*command[:at], "-I", f"tests.processes.{module}", *command[at:]]
 
 
 def test_a_worker_whose_main_loop_failed_ends_although_closing_would_take_for_ever(
     settings: Settings, tmp_path: Path
 ) -> None:
-    command = processes.worker_command(["ingest"])
-    at = command.index("worker") + 1
-    command[at:at] = ["-I", "tests.processes.broken"]
+    command = importing("broken", processes.worker_command(["ingest"]))
     worker = Process("ingest", command, tmp_path, processes.environment(settings))
     try:
         until(lambda: "Unrecoverable error" in worker.logs() or not worker.runs, "it failed", 60)
-        until(lambda: not worker.runs, "it has ended", CLOSING_SECONDS + 30)
+        until(lambda: not worker.runs, "it has ended", 30)
         assert worker.exit_code == 1
         assert "shutdown_hung" in worker.logs()
     finally:
@@ -53,7 +56,7 @@ def is_gone(child: psutil.Process) -> bool:
 def test_a_worker_that_is_stopped_ends_although_a_child_of_it_hangs(
     settings: Settings, tmp_path: Path
 ) -> None:
-    command = processes.worker_command(["ingest"], shutdown_seconds=1)
+    command = importing("hasty", processes.worker_command(["ingest"], shutdown_seconds=1))
     worker = Process("ingest", command, tmp_path, processes.environment(settings))
     children: list[psutil.Process] = []
     try:
@@ -62,7 +65,7 @@ def test_a_worker_that_is_stopped_ends_although_a_child_of_it_hangs(
         for child in children:
             child.suspend()
         worker.kill("SIGTERM")
-        until(lambda: not worker.runs, "it has ended", 1 + CLOSING_SECONDS + 30)
+        until(lambda: not worker.runs, "it has ended", 30)
         assert worker.exit_code == 1
         assert "shutdown_hung" in worker.logs()
         assert len(children) > 0

@@ -1,6 +1,6 @@
 """However much is owed, the sweep keeps the queues short."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import jobs
+from schemas.errors import JobsFailed
 from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
 from tests.conftest import TENANT
@@ -49,8 +50,19 @@ def app(broker: RedisProcess, settings: Settings, monkeypatch: pytest.MonkeyPatc
     held.database.close()
 
 
-@hypothesis_settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(owed=amounts, hinted=amounts, sweeps=st.integers(1, 3))
+def owe(database: Database, owed: Mapping[str, int]) -> None:
+    """Let so many jobs of each kind, and no others, be due."""
+    with database.tenant(TENANT) as connection:
+        connection.execute(text("DELETE FROM jobs"))
+        connection.execute(
+            text("INSERT INTO tenants (tenant_id) VALUES (:t) ON CONFLICT DO NOTHING"), {"t": TENANT}
+        )
+        for kind, rows in owed.items():
+            jobs.enqueue(connection, TENANT, kind, [f"{kind}:{n}" for n in range(rows)])
+
+
+@hypothesis_settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(owed=amounts, hinted=amounts, sweeps=st.integers(1, 2))
 def test_no_queue_gets_more_hints_than_twice_its_workers(
     app: Celery,
     broker: RedisProcess,
@@ -60,13 +72,7 @@ def test_no_queue_gets_more_hints_than_twice_its_workers(
     sweeps: int,
 ) -> None:
     # Given so much work, and so many hints that wait already
-    with database.tenant(TENANT) as connection:
-        connection.execute(text("DELETE FROM jobs"))
-        connection.execute(
-            text("INSERT INTO tenants (tenant_id) VALUES (:t) ON CONFLICT DO NOTHING"), {"t": TENANT}
-        )
-        for kind, rows in owed.items():
-            jobs.enqueue(connection, TENANT, kind, [f"{kind}:{n}" for n in range(rows)])
+    owe(database, owed)
     with redis_client.Redis.from_url(broker.url) as client:
         client.flushdb()
         for kind, waiting in hinted.items():
@@ -83,26 +89,43 @@ def test_no_queue_gets_more_hints_than_twice_its_workers(
             assert after >= min(needed, 2 * queue.concurrency)
 
 
-@pytest.mark.parametrize("foreign", [b'{"headers": ["task"]}', b"[" * 10**5])
-def test_what_somebody_else_put_into_the_queue_stops_no_sweep(
-    app: Celery, broker: RedisProcess, database: Database, foreign: bytes
+def test_neither_foreign_messages_nor_sweeps_that_have_piled_up_stop_the_sweep(
+    app: Celery, broker: RedisProcess, database: Database
 ) -> None:
+    owe(database, {"embed": 1})
     queue = queues.SWEEP.full_name
-    # Given work that is owed, and something else before the sweep that comes to its turn
-    with database.tenant(TENANT) as connection:
-        connection.execute(
-            text("INSERT INTO tenants (tenant_id) VALUES (:t) ON CONFLICT DO NOTHING"), {"t": TENANT}
-        )
-        jobs.enqueue(connection, TENANT, "embed", ["message:1"])
     with redis_client.Redis.from_url(broker.url) as client:
-        client.rpush(queue, foreign)
-        app.send_task("backscroll.sweep", queue=queue)
-        # When it looks
+        # Given something that is no sweep before the one that comes to its turn
+        for foreign in (b'{"headers": ["task"]}', b"[" * 10**5):
+            client.flushdb()
+            client.rpush(queue, foreign)
+            app.send_task("backscroll.sweep", queue=queue)
+            # Then the sweep does its own, and leaves the others where they were
+            app.tasks["backscroll.sweep"]()
+            assert client.llen(queues.EMBED.full_name) == 1
+            assert client.llen(queue) == 2
+            assert client.lrange(queue, -1, -1) == [foreign]
+        # And given more sweeps than one outage needs
+        client.flushdb()
+        for _ in range(MAX_WAITING_SWEEPS + 1):
+            app.send_task("backscroll.sweep", queue=queue)
+        # Then it does nothing, while so many wait behind
         app.tasks["backscroll.sweep"]()
-        # Then it did its own, and left the others where they were
+        assert client.llen(queues.EMBED.full_name) == 0
+        client.rpop(queue)
+        app.tasks["backscroll.sweep"]()
         assert client.llen(queues.EMBED.full_name) == 1
-        assert client.llen(queue) == 2
-        assert client.lrange(queue, -1, -1) == [foreign]
+
+
+def test_a_task_that_did_nothing_but_fail_has_failed_with_the_reason_and_without_what_was_said(
+    app: Celery, database: Database
+) -> None:
+    owe(database, {})
+    with database.tenant(TENANT) as connection:
+        jobs.enqueue(connection, TENANT, "forget", ["каша"])
+    with pytest.raises(JobsFailed, match=r"^1 failed: ValueError") as told:
+        app.tasks["backscroll.forget"]()
+    assert "каша" not in str(told.value)
 
 
 def test_a_full_redis_stops_no_sweep(app: Celery, broker: RedisProcess) -> None:
@@ -115,27 +138,6 @@ def test_a_full_redis_stops_no_sweep(app: Celery, broker: RedisProcess) -> None:
     since = queues.seconds_since_sweep(app)
     assert since is not None
     assert 0 <= since < 30
-
-
-def test_sweeps_that_have_piled_up_are_left_but_for_the_last_ones(
-    app: Celery, broker: RedisProcess, database: Database
-) -> None:
-    with database.tenant(TENANT) as connection:
-        connection.execute(
-            text("INSERT INTO tenants (tenant_id) VALUES (:t) ON CONFLICT DO NOTHING"), {"t": TENANT}
-        )
-        jobs.enqueue(connection, TENANT, "embed", ["message:1"])
-    queue = queues.SWEEP.full_name
-    with redis_client.Redis.from_url(broker.url) as client:
-        # Given more sweeps than one outage needs
-        for _ in range(MAX_WAITING_SWEEPS + 1):
-            app.send_task("backscroll.sweep", queue=queue)
-        # When one of them comes to its turn, then it does nothing, while so many wait behind
-        app.tasks["backscroll.sweep"]()
-        assert client.llen(queues.EMBED.full_name) == 0
-        client.rpop(queue)
-        app.tasks["backscroll.sweep"]()
-        assert client.llen(queues.EMBED.full_name) == 1
 
 
 @pytest.mark.parametrize("debounce", [0, 5])

@@ -11,6 +11,7 @@ from tests.ops.running import until
 from tests.processes.conftest import SECONDS, SOFT_SECONDS, Deployment, talk
 from tests.processes.nodes import Process
 from workers import queues
+from workers.queues import SWEPT
 
 pytestmark = pytest.mark.usefixtures("beat")
 
@@ -183,3 +184,26 @@ def test_a_task_in_hand_while_redis_goes_and_comes_back_does_not_end_its_worker(
     until(lambda: deployment.redis.hlen("unacked") == 0, "everything acknowledged", SECONDS)
     assert worker.runs
     assert "Unrecoverable" not in worker.logs()
+
+
+def test_a_redis_that_takes_no_writes_is_logged_once_and_work_goes_on_when_it_does(
+    deployment: Deployment,
+) -> None:
+    logs = [deployment.folder / f"{name}.log" for name in ("sweep", "beat")]
+    until(lambda: deployment.redis.exists(SWEPT), "a sweep", SECONDS)
+    before = [len(log.read_text()) for log in logs]
+    deployment.redis.slaveof("127.0.0.1", 1)
+    try:
+        time.sleep(4)
+        said = "".join(log.read_text()[start:] for log, start in zip(logs, before, strict=True))
+    finally:
+        deployment.redis.slaveof()
+    deployment.redis.delete(SWEPT)
+    until(lambda: deployment.redis.exists(SWEPT), "a sweep afterwards", SECONDS)
+    assert "read only replica" in said
+    # before it was some 2 kB a second of each
+    lines = [line for line in said.splitlines() if '"level": "info"' not in line]
+    assert len(lines) < 8, said
+    assert max(map(len, lines)) < 1000, said
+    deployment.send("test:replica", talk(5))
+    deployment.wait_for("test:replica", 5)

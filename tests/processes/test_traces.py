@@ -12,14 +12,11 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from ops.local import processes
-from ops.local.embedded.ports import free_port
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.store.jobs import jobs
 from tests.conftest import TENANT
 from tests.ops.running import until
-from tests.processes.conftest import SECONDS, Deployment, deployed, talk
-from tests.processes.nodes import Process
+from tests.processes.conftest import SECONDS, Deployment, deployed, door, talk
 from workers.queues import wake_up
 
 
@@ -73,16 +70,6 @@ class Collector:
             if span.trace_id in traces or any(link.trace_id in traces for link in span.links)
         ]
 
-    def of_request(self, request_id: str) -> set[str]:
-        """The names of the spans in the trace of a request that its sender has named."""
-        traces = {
-            span.trace_id
-            for span in self.spans
-            for each in span.attributes
-            if (each.key, each.value.string_value) == ("backscroll.request_id", request_id)
-        }
-        return {span.name for span in self.spans if span.trace_id in traces}
-
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
@@ -91,61 +78,37 @@ def collector() -> Iterator[Collector]:
 
 
 @pytest.fixture
-def deployment(postgres: EmbeddedPostgres, tmp_path: Path, collector: Collector) -> Iterator[Deployment]:
-    """Workers that send what they do to the collector."""
+def traced(collector: Collector) -> dict[str, str]:
+    """The settings of a process that sends what it does to the collector."""
+    return {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "OTEL_BSP_SCHEDULE_DELAY": "200"}
+
+
+@pytest.fixture
+def deployment(postgres: EmbeddedPostgres, tmp_path: Path, traced: dict[str, str]) -> Iterator[Deployment]:
     with deployed(postgres, tmp_path, "traces") as running:
-        running.environment = {
-            **running.environment,
-            "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
-            "OTEL_BSP_SCHEDULE_DELAY": "200",
-        }
-        running.start_workers(names=("ingest", "embed", "summarize"))
+        running.start_workers(names=("ingest", "embed", "summarize"), **traced)
         yield running
 
 
 @pytest.fixture
-def door(deployment: Deployment) -> Iterator[httpx.Client]:
-    """The HTTP API as a process."""
-    port = free_port()
-    settings = deployment.settings.model_copy(update={"port": port})
-    named = {"BACKSCROLL_API_KEY": "test-key"}
-    process = Process(
-        "api", processes.api_command(settings), deployment.folder, {**deployment.environment, **named}
-    )
-    client = httpx.Client(
-        base_url=f"http://127.0.0.1:{port}", headers={"Authorization": "Bearer test-key"}, timeout=60
-    )
-
-    def ready() -> bool:
-        try:
-            return client.get("/readyz").status_code == 200
-        except httpx.TransportError:
-            return False
-
-    try:
-        until(ready, "the HTTP API", SECONDS)
+def client(deployment: Deployment, traced: dict[str, str]) -> Iterator[httpx.Client]:
+    with (
+        door(deployment, **traced) as url,
+        httpx.Client(base_url=url, headers={"Authorization": "Bearer test-key"}, timeout=60) as client,
+    ):
         yield client
-    finally:
-        client.close()
-        process.end()
 
 
 def test_a_request_and_all_that_is_made_of_it_are_one_trace(
-    deployment: Deployment, door: httpx.Client, collector: Collector
+    deployment: Deployment, client: httpx.Client, collector: Collector
 ) -> None:
     # When messages are handed over
     body = {"chat": "test:маяк", "messages": talk(5)}
-    accepted = door.post("/v1/messages", json=body)
+    accepted = client.post("/v1/messages", json=body)
     assert accepted.status_code == 202
     deployment.wait_for("test:маяк", 5)
-    # and others by a request that its sender has named, whose wake-ups go on with its trace
-    named = {"chat": "test:phare", "messages": talk(5)}
-    door.post("/v1/messages", json=named, headers={"X-Request-ID": "order/66"})
-    deployment.wait_for("test:phare", 5)
-    kinds = {"jobs/ingest", "jobs/embed", "jobs/summarize", "jobs/extract"}
-    until(lambda: kinds <= collector.of_request("order/66"), "the jobs of the named request", SECONDS)
     # and there is a request with words in its address
-    assert door.get("/v1/chats/test:lighthouse", params={"q": "lighthouse"}).status_code == 404
+    assert client.get("/v1/chats/test:lighthouse", params={"q": "lighthouse"}).status_code == 404
     # and something fails with an error of Postgres that quotes what it was given
     with deployment.database.tenant(TENANT) as connection:
         jobs.enqueue(connection, TENANT, "embed", ["memory:калейдоскоп"])
@@ -160,6 +123,7 @@ def test_a_request_and_all_that_is_made_of_it_are_one_trace(
     def made() -> set[str]:
         return {span.name for span in collector.joined("POST /v1/messages")}
 
+    kinds = {"jobs/ingest", "jobs/embed", "jobs/summarize", "jobs/extract"}
     until(lambda: kinds <= made(), "all kinds of jobs", SECONDS)
     joined = {span.span_id: span for span in collector.joined("POST /v1/messages")}
     # and that is the request's id, which its sender is told

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,17 +13,13 @@ import pytest
 from alembic import command
 from alembic.config import Config
 
-from migrations import REVISION
-from ops.local import processes
-from ops.local.embedded.ports import free_port
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.ingest.policy import SessionPolicy
 from schemas.messages import MessageIn
 from tests.conftest import NEXT, alembic_config, next_release
 from tests.ingest.test_sessions_stored import expected, stored
 from tests.ops.running import backscroll, until
-from tests.processes.conftest import SECONDS, Deployment, clock, deployed, talk
-from tests.processes.nodes import Process
+from tests.processes.conftest import SECONDS, Deployment, clock, deployed, door, talk
 
 MESSAGES = 20
 # A migration tries for a lock for a second, and messages wait behind it as long; the rest is a busy machine.
@@ -91,26 +87,6 @@ class Bots:
             time.sleep(0.5)
 
 
-@contextmanager
-def door(deployment: Deployment) -> Iterator[str]:
-    """The door as a process of its own; its address."""
-    settings = deployment.settings.model_copy(update={"port": free_port()})
-    environment = processes.environment(settings)
-    process = Process("web", processes.api_command(settings), deployment.folder, environment)
-    url = f"http://127.0.0.1:{settings.port}"
-
-    def lives() -> bool:
-        with suppress(httpx.TransportError):
-            return httpx.get(f"{url}/healthz").status_code == 200
-        return False
-
-    try:
-        until(lives, "the door lives", SECONDS)
-        yield url
-    finally:
-        process.end()
-
-
 @pytest.fixture
 def early(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """A deployment whose program is newer than its tables: there are none yet."""
@@ -128,7 +104,49 @@ def all_is_there(deployment: Deployment, chat: str, count: int) -> None:
     assert stored(deployment.database, chat) == [(*part[:-1], "summarized") for part in parts]
 
 
-def test_a_database_is_upgraded_under_the_current_program(
+EXPANDS = """
+op.execute("ALTER TABLE messages ADD COLUMN mood text")
+op.execute(
+    "CREATE TABLE moods (tenant_id text NOT NULL REFERENCES tenants ON DELETE CASCADE, mood text NOT NULL, "
+    "PRIMARY KEY (tenant_id, mood))"
+)
+op.execute("ALTER TABLE moods ENABLE ROW LEVEL SECURITY")
+op.execute("ALTER TABLE moods FORCE ROW LEVEL SECURITY")
+with concurrently():
+    build("messages_mood", "messages (tenant_id, mood) WHERE mood IS NOT NULL")
+"""
+
+
+def expand(deployment: Deployment, url: str, release: Config) -> None:
+    """Bring the tables of the next release in while workers and door work on."""
+    with Bots(deployment, url, "expanded").sending() as bots:
+        until(lambda: len(bots.statuses) > 5, "messages come in", SECONDS)
+        # Given somebody who reads for long, as a dump does: no table can be altered meanwhile
+        with psycopg.connect(deployment.postgres.superuser_dsn(deployment.name)) as dump:
+            dump.execute("SET idle_in_transaction_session_timeout = 0")
+            dump.execute("LOCK TABLE messages IN ACCESS SHARE MODE")
+            migration = threading.Thread(target=command.upgrade, args=[release, "head"])
+            migration.start()
+            before = len(bots.statuses)
+            time.sleep(4)
+            assert migration.is_alive()
+            # messages come in all the while
+            assert len(bots.statuses) > before + 2
+        migration.join(SECONDS)
+        assert deployment.query("SELECT version_num FROM alembic_version") == [(NEXT,)]
+        # When a process of the older release starts on the newer tables
+        (worker,) = deployment.workers.values()
+        worker.restart()
+        worker.ready()
+        assert httpx.get(f"{url}/readyz").status_code == 200
+    # the clock goes on: a hint that came too early is made up for by its sweep
+    for chat, count in bots.sent.items():
+        all_is_there(deployment, chat, count)
+    assert set(bots.statuses) == {202}
+    assert bots.slowest < DOOR_SECONDS
+
+
+def test_a_database_is_upgraded_under_the_current_program_and_then_under_an_older_one(
     early: Deployment, postgres: EmbeddedPostgres, tmp_path: Path
 ) -> None:
     # Given a worker, clock and door of the current program on tables that are too old for them
@@ -138,14 +156,12 @@ def test_a_database_is_upgraded_under_the_current_program(
         assert unready.status_code == 503
         assert unready.json()["remedy"] == "run `backscroll db upgrade`"
         with Bots(early, url, "upgraded").sending() as bots:
-            for worker in early.workers:
-                until(
-                    lambda worker=worker: any(  # type: ignore[misc]
-                        "backscroll db upgrade" in str(r.get("error")) for r in early.records(worker)
-                    ),
-                    f"{worker} says what it waits for",
-                    SECONDS,
-                )
+            (worker,) = early.workers
+            until(
+                lambda: any("backscroll db upgrade" in str(r.get("error")) for r in early.records(worker)),
+                f"{worker} says what it waits for",
+                SECONDS,
+            )
             until(lambda: early.redis.llen("backscroll.accept") > 0, "payloads wait in their queue", SECONDS)
             assert set(bots.statuses) == {503}
             # When they are brought up to date, by two at once
@@ -169,61 +185,7 @@ def test_a_database_is_upgraded_under_the_current_program(
             assert httpx.get(f"{url}/readyz").status_code == 200
         for chat, count in bots.sent.items():
             all_is_there(early, chat, count)
-    assert bots.sent.keys() == set(bots.chats)
+        assert bots.sent.keys() == set(bots.chats)
+        owner_url = postgres.dsn("owner", database=early.name)
+        expand(early, url, next_release(owner_url, tmp_path / "migrations", EXPANDS))
     assert early.dead_letters() == []
-
-
-EXPANDS = """
-op.execute("ALTER TABLE messages ADD COLUMN mood text")
-op.execute(
-    "CREATE TABLE moods (tenant_id text NOT NULL REFERENCES tenants ON DELETE CASCADE, mood text NOT NULL, "
-    "PRIMARY KEY (tenant_id, mood))"
-)
-op.execute("ALTER TABLE moods ENABLE ROW LEVEL SECURITY")
-op.execute("ALTER TABLE moods FORCE ROW LEVEL SECURITY")
-with concurrently():
-    build("messages_mood", "messages (tenant_id, mood) WHERE mood IS NOT NULL")
-"""
-CONTRACTS = """
-op.execute("DROP TABLE moods")
-op.execute("ALTER TABLE messages DROP COLUMN mood")
-"""
-
-
-@pytest.fixture
-def expanding(deployment: Deployment, tmp_path: Path) -> Iterator[Config]:
-    """The migrations of the next release; afterwards the database is as it was."""
-    owner_url = deployment.postgres.dsn("owner", database=deployment.name)
-    config = next_release(owner_url, tmp_path / "migrations", EXPANDS, CONTRACTS)
-    yield config
-    command.downgrade(config, REVISION)
-
-
-def test_workers_and_door_work_on_while_the_tables_of_the_expanding_come(
-    deployment: Deployment, expanding: Config
-) -> None:
-    with clock(deployment), door(deployment) as url:
-        with Bots(deployment, url, "expanded").sending() as bots:
-            until(lambda: len(bots.statuses) > 5, "messages come in", SECONDS)
-            # Given somebody who reads for long, as a dump does: no table can be altered meanwhile
-            with psycopg.connect(deployment.postgres.superuser_dsn(deployment.name)) as dump:
-                dump.execute("SET idle_in_transaction_session_timeout = 0")
-                dump.execute("LOCK TABLE messages IN ACCESS SHARE MODE")
-                migration = threading.Thread(target=command.upgrade, args=[expanding, "head"])
-                migration.start()
-                before = len(bots.statuses)
-                time.sleep(4)
-                assert migration.is_alive()
-                # messages come in all the while
-                assert len(bots.statuses) > before + 2
-            migration.join(SECONDS)
-            assert deployment.query("SELECT version_num FROM alembic_version") == [(NEXT,)]
-            # When a process of the older release starts on the newer tables
-            deployment.workers["embed"].restart()
-            deployment.workers["embed"].ready()
-            assert httpx.get(f"{url}/readyz").status_code == 200
-        # the clock goes on: a hint that came too early is made up for by its sweep
-        for chat, count in bots.sent.items():
-            all_is_there(deployment, chat, count)
-    assert set(bots.statuses) == {202}
-    assert bots.slowest < DOOR_SECONDS

@@ -1,7 +1,6 @@
 """Stories about the embedded Postgres: it keeps its data, comes back after anything, lets nobody else in."""
 
 import os
-import socket
 import stat
 import subprocess
 import sys
@@ -15,7 +14,7 @@ import sqlalchemy
 
 from ops.local.embedded.binaries import postgres_installations
 from ops.local.embedded.folder import DataFolderError
-from ops.local.embedded.ports import PortTaken, free_port
+from ops.local.embedded.ports import free_port
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.server import ServerFailed
 from schemas.errors import Permanent
@@ -106,10 +105,6 @@ def test_a_folder_that_was_moved_works_whatever_its_path(resting: EmbeddedPostgr
                 assert connection.scalar(sqlalchemy.text("SELECT current_user")) == "backscroll_app"
             engine.dispose()
             remember(server, name)
-            server.kill()
-            server.start()
-            assert server.dsn("app") == url
-            assert name in recall(server)
         moved.rename(resting.data_dir)
     sockets = Path(str(sqlalchemy.make_url(url).query["host"]))
     assert not sockets.exists(), "the folder made for the socket is left behind"
@@ -124,10 +119,6 @@ def test_over_tcp_the_roles_get_in_and_the_superuser_does_not(resting: EmbeddedP
         superuser = psycopg.conninfo.make_conninfo(server.superuser_dsn(), host="127.0.0.1")
         with pytest.raises(psycopg.OperationalError, match="rejects connection"):
             psycopg.connect(superuser)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(PortTaken, match=rf"Port {port} .* embedded Postgres"):
-            EmbeddedPostgres(resting.data_dir, host_tcp_port=port, durable=False).start()
 
 
 @pytest.mark.parametrize("user", ["postgres", "backscroll_app", "backscroll_owner"])
@@ -147,25 +138,14 @@ def test_what_people_wrote_does_not_get_into_the_log(postgres: EmbeddedPostgres)
     assert "secret" not in log
 
 
-def speaks(connection: psycopg.Connection) -> None:
-    """Vectors are there, and text search knows which letters are the same."""
-    nearest = connection.execute("SELECT '[1,2]'::halfvec(2) <=> '[2,4]'::halfvec(2)").fetchall()
-    assert nearest[0][0] == pytest.approx(0, abs=1e-6)
-    for language, text in [
-        ("simple", "ÄPFEL äpfel"),
-        ("german", "ÄPFEL äpfel"),
-        ("portuguese", "AÇÕES ações"),
-        ("russian", "ПРИВЕТ привет"),
-        ("english", "Running run"),
-    ]:
-        row = connection.execute("SELECT length(to_tsvector(%s::regconfig, %s))", [language, text])
-        assert row.fetchall() == [(1,)], language
-
-
 def test_the_newest_version_is_the_default_and_speaks_many_languages(postgres: EmbeddedPostgres) -> None:
     with psycopg.connect(postgres.dsn("app")) as connection:
         assert connection.info.server_version // 10000 == max(postgres_installations())
-        speaks(connection)
+        vectors = connection.execute("SELECT '[1,2]'::halfvec(2) <=> '[2,4]'::halfvec(2) < 1e-6").fetchone()
+        assert vectors == (True,)
+        for language, words in (("german", "ÄPFEL äpfel"), ("russian", "ПРИВЕТ привет")):
+            row = connection.execute("SELECT length(to_tsvector(%s::regconfig, %s))", [language, words])
+            assert row.fetchall() == [(1,)], language
 
 
 def test_an_ordinary_user_starts_it_in_a_path_with_a_space_and_root_may_step_in(
@@ -174,9 +154,6 @@ def test_an_ordinary_user_starts_it_in_a_path_with_a_space_and_root_may_step_in(
     def begin() -> None:
         with EmbeddedPostgres(ordinary_folder / "my data", durable=False) as server:
             remember(server, "by the user")
-            server.kill()
-            server.start()
-            assert recall(server) == {"by the user"}
 
     def go_on() -> None:
         with EmbeddedPostgres(ordinary_folder / "my data", durable=False) as server:
@@ -217,9 +194,6 @@ def test_lost_passwords_are_named_instead_of_an_endless_wait(resting: EmbeddedPo
     kept = passwords.read_text()
     passwords.unlink()
     with pytest.raises(ServerFailed, match="is missing"):
-        resting.start()
-    passwords.write_text(kept.replace('"superuser": "', '"superuser": "x'))
-    with pytest.raises(ServerFailed, match="are not those of the data"):
         resting.start()
     assert not resting.is_running()
     passwords.write_text(kept)
