@@ -93,5 +93,5 @@ def _ask_health(port: int) -> None:
 def _send_worst(to: To) -> None:
     """Send each over a new connection, whatever the answer."""
     for path, body in worst.requests(WORST_CHAT):
-        with closing(HTTPConnection("127.0.0.1", to[0], timeout=600)) as api:
-            senders.send(api, to[1], path, body)
+        with closing(senders.Line(*to)) as line:
+            line.post(path, body)
