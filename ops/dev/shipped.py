@@ -100,7 +100,12 @@ class Shipped:
     def ask(self, chat_id: str, question: str, budget: int, **options: Any) -> Context:
         """Build the context for a question, explained, by default one asked later than recent messages count."""
         fields = {"chat_id": chat_id, "query": question, "budget_tokens": budget}
-        query = ContextQuery.model_validate({**fields, "include_history": False, "explain": True, **options})
+        return self.build(
+            ContextQuery.model_validate({**fields, "include_history": False, "explain": True, **options})
+        )
+
+    def build(self, query: ContextQuery) -> Context:
+        """Build the context of a query, as the HTTP API answers it."""
         embedder = self.resources.embedder
         return build_context(self.database, self.tenant, query, embedder=embedder, settings=self.settings)
 

@@ -17,8 +17,8 @@ def test_thirty_kills_hold_every_kind_of_fault_but_those_that_cannot_be_made(see
 
 def test_traffic_holds_every_message_once_and_some_twice_and_is_out_of_order() -> None:
     made = traffic.make(1000, 1)
-    batches = [sending for sending in made.sendings if isinstance(sending, traffic.Batch)]
-    sent = [(b.tenant, b.chat, m.external_id) for b in batches for m in b.messages]
+    batches = [sending for sending in made.sendings if sending.method == "POST"]
+    sent = [key for batch in batches for key in batch.keys]
     assert len(made.originals) == 1000
     assert set(sent) == set(made.originals)
     assert len(sent) - 1000 == made.duplicates > 50
@@ -32,19 +32,19 @@ def test_traffic_holds_every_message_once_and_some_twice_and_is_out_of_order() -
 
 def test_some_messages_are_edited_and_some_deleted_before_they_come_or_after() -> None:
     made = traffic.make(2000, 1)
-    first_seen: dict[tuple[str, str], int] = {}
-    changes: list[tuple[int, traffic.MessageChange]] = []
+    first_seen: dict[traffic.Key, int] = {}
+    changes: dict[traffic.Key, tuple[int, traffic.Sending]] = {}
     for place, sending in enumerate(made.sendings):
-        if isinstance(sending, traffic.MessageChange):
-            changes.append((place, sending))
-        else:
-            for message in sending.messages:
-                first_seen.setdefault((sending.chat, message.external_id), place)
-    places = [place - first_seen[change.chat, change.external_id] for place, change in changes]
+        for key in sending.keys:
+            if sending.method == "POST":
+                first_seen.setdefault(key, place)
+            else:
+                changes[key] = (place, sending)
+    places = [place - first_seen[key] for key, (place, _) in changes.items()]
     assert min(places) < 0 < max(places)
-    edited = {(API_TENANT, c.chat, c.external_id): c.content for _, c in changes if c.content is not None}
-    deleted = {(API_TENANT, c.chat, c.external_id) for _, c in changes if c.content is None}
+    edited = {key: change for key, (_, change) in changes.items() if change.method == "PATCH"}
     assert len(edited) > 15
-    assert all(made.originals[key].content == content for key, content in edited.items())
+    assert all([made.originals[key]] == change.messages for key, change in edited.items())
+    deleted = changes.keys() - edited.keys()
     assert len(deleted) > 5
-    assert deleted < made.gone
+    assert deleted < set(made.gone)

@@ -27,7 +27,9 @@ def test_contexts_searches_and_memory_are_measured(
     # Given so few messages as more, of which vectors are means of words
     monkeypatch.setattr(shipped, "EMBEDDED_UP_TO", 100)
     monkeypatch.setattr(messages, "NARROWED_FROM", 300)
-    found = list(messages.measure(settings, messages=300, chats=2, questions=3, say=lambda _: None))
+    monkeypatch.setattr(messages, "QUESTIONS", 3)
+    monkeypatch.setattr(messages, "QUESTIONS_NARROWED", 3)
+    found = list(messages.measure(settings, 300, 2, lambda _: None))
     limited = {each.case for each in found if each.most is not None or each.least is not None}
     assert limited == {
         *("context, p95", "top-10 search, p95", "embedding", "memory for 10,000 messages"),
@@ -40,8 +42,9 @@ def test_one_asker_and_two_over_http_are_measured(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(contexts, "ROUNDS", 1)
-    monkeypatch.setattr(contexts, "ROUND_SECONDS", 1.0)
-    found = contexts.measure(settings, messages=120, chats=2, askers=2, say=lambda _: None)
+    monkeypatch.setattr(contexts, "ROUND_SECONDS", 0.5)
+    monkeypatch.setattr(contexts, "ASKERS", 2)
+    found = contexts.measure(settings, 100, 2, lambda _: None)
     by_case = {each.case: each.value for each in found}
     assert by_case["one asker over HTTP"] > 0
     assert by_case["2 askers over HTTP"] > 0

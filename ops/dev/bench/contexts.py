@@ -5,14 +5,13 @@ filled with talk in English through the shipped path.
 """
 
 import itertools
-import json
 import os
 import random
 from collections.abc import Iterator
 
 from ops.dev import shipped
 from ops.dev.bench import senders, talk
-from ops.dev.bench.senders import Call, Request
+from ops.dev.bench.senders import Calls, To
 from ops.dev.deployed import deployment as deployments
 from ops.dev.deployed.deployment import API_TENANT
 from ops.dev.figures import Figure, spread
@@ -21,25 +20,28 @@ from pipeline.clients.factory import make_embedder
 from schemas.settings import Settings
 
 BUDGET = 2000
+ASKERS = 8
+"""Beside one."""
 LEAST_GAIN, CORES = 1.7, 2
 """Contexts that many askers get in a second, beside one asker, on two cores."""
 ROUNDS, ROUND_SECONDS = 3, 5.0
 
 
-def measure(settings: Settings, *, messages: int, chats: int, askers: int, say: Say) -> list[Figure]:
+def measure(settings: Settings, messages: int, chats: int, say: Say) -> list[Figure]:
     """Fill a database, and ask one asker and then several, in turns. To be called by the main thread."""
     say("starting Postgres and the HTTP API")
     space = make_embedder(settings).space
-    took: dict[int, list[float]] = {1: [], askers: []}
+    took: dict[int, list[float]] = {1: [], ASKERS: []}
     with deployments.running(only=("api",), space=space, durable=False) as deployment:
         ours = settings.model_copy(update={"tenant": API_TENANT})
         with shipped.on(deployment.postgres, ours) as backscroll:
             backscroll.fill_chats(talk.english, messages, chats, say)
-        say(f"one asker and {askers}")
-        with senders.clients(askers) as clients:
+        say(f"one asker and {ASKERS}")
+        with senders.clients(ASKERS) as clients:
             for number, (count, of_all) in itertools.product(range(-1, ROUNDS), took.items()):
-                calls: list[Call] = [(_contexts, (chats, 1000 * (number + 2) + n)) for n in range(count)]
-                times = senders.in_parallel(clients, deployment.api, calls, ROUND_SECONDS)
+                seeds = range(1000 * (number + 2), 1000 * (number + 2) + count)
+                calls: list[Calls] = [(_contexts, (deployment.api, chats, seed)) for seed in seeds]
+                times = senders.in_parallel(clients, calls, ROUND_SECONDS)
                 # the first round warms up
                 of_all += times if number >= 0 else []
     alone, many = took.values()
@@ -49,15 +51,14 @@ def measure(settings: Settings, *, messages: int, chats: int, askers: int, say: 
     return [
         Figure("one asker over HTTP", rates[0], "contexts/s"),
         *spread("one asker over HTTP", [1000 * seconds for seconds in alone]),
-        Figure(f"{askers} askers over HTTP", rates[1], "contexts/s", ratio=gain, least=least),
-        *spread(f"{askers} askers over HTTP", [1000 * seconds for seconds in many]),
+        Figure(f"{ASKERS} askers over HTTP", rates[1], "contexts/s", ratio=gain, least=least),
+        *spread(f"{ASKERS} askers over HTTP", [1000 * seconds for seconds in many]),
     ]
 
 
-def _contexts(chats: int, seed: int) -> Iterator[Request]:
-    """Yield ever new questions."""
+def _contexts(to: To, chats: int, seed: int) -> Iterator[None]:
+    """Ask ever new questions."""
     rng = random.Random(seed)  # noqa: S311
-    while True:
-        chat = f"bench:{rng.randrange(chats)}"
-        query = {"chat_id": chat, "query": talk.english_question(rng), "budget_tokens": BUDGET}
-        yield "POST", "/v1/context", json.dumps(query)
+    drawn = ((f"bench:{rng.randrange(chats)}", talk.english_question(rng)) for _ in itertools.count())
+    queries = ({"chat_id": chat, "query": query, "budget_tokens": BUDGET} for chat, query in drawn)
+    return senders.asked(to, "/v1/context", queries)

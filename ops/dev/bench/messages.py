@@ -20,6 +20,7 @@ from schemas.settings import Settings
 
 # The first questions warm caches and prepare statements.
 WARM_UP = 10
+QUESTIONS, QUESTIONS_NARROWED = 100, 30
 # From this number of messages a search of all takes long enough to be compared with one that narrows first.
 NARROWED_FROM = 10_000
 NARROWED: Mapping[str, Mapping[str, Any]] = {
@@ -33,7 +34,7 @@ _DATABASE_BYTES = """
 """
 
 
-def measure(settings: Settings, *, messages: int, chats: int, questions: int, say: Say) -> Iterator[Figure]:
+def measure(settings: Settings, messages: int, chats: int, say: Say) -> Iterator[Figure]:
     """Fill a fresh database and ask it. Memory in megabytes (10**6 bytes)."""
     with shipped.temporary(settings) as backscroll:
         yield Figure("embedding", _embedding_rate(backscroll), "messages/s", least=100)
@@ -41,9 +42,9 @@ def measure(settings: Settings, *, messages: int, chats: int, questions: int, sa
         before = _resident_mb()
         backscroll.fill_chats(conversation, messages, chats, say)
         say("asking")
-        yield from _ask(backscroll, messages, chats, questions)
+        yield from _ask(backscroll, messages, chats)
         if messages >= NARROWED_FROM:
-            yield from _narrow(backscroll, chats, min(questions, 30))
+            yield from _narrow(backscroll, chats)
         with backscroll.superuser() as connection:
             tables = count(connection, _DATABASE_BYTES) / 1e6 * 10_000 / messages
         grown = (_resident_mb() - before) * 10_000 / max(messages, 10_000)
@@ -52,13 +53,13 @@ def measure(settings: Settings, *, messages: int, chats: int, questions: int, sa
     yield Figure("memory for 10,000 messages", tables + grown, "MB", most=500)
 
 
-def _ask(backscroll: Shipped, messages: int, chats: int, questions: int) -> list[Figure]:
+def _ask(backscroll: Shipped, messages: int, chats: int) -> list[Figure]:
     """Ask for contexts and searches, each with a new question, so that nothing of its answer can be cached."""
     rng = random.Random(1)  # noqa: S311
     contexts, searches = [], []
     embedder, settings = backscroll.resources.embedder, backscroll.settings
     find = partial(search, backscroll.database, backscroll.tenant, embedder=embedder, settings=settings)
-    for _ in range(questions + WARM_UP):
+    for _ in range(WARM_UP + QUESTIONS):
         chat, question = f"bench:{rng.randrange(chats)}", f"{question_words(rng)}?"
         contexts.append(timed(backscroll.ask, chat, question, 2000, explain=False, include_history=True)[0])
         searches.append(timed(find, SearchQuery(chat_id=chat, query=question_words(rng)))[0])
@@ -79,7 +80,7 @@ def _embedding_rate(backscroll: Shipped) -> float:
     return len(texts) / (time.monotonic() - started)
 
 
-def _narrow(backscroll: Shipped, chats: int, questions: int) -> list[Figure]:
+def _narrow(backscroll: Shipped, chats: int) -> list[Figure]:
     """Ask in the profiles `contextual` and `balanced` in turn: medians of the search's time and of the rows compared.
 
     The search is all between the embedded question and the ranked messages.
@@ -87,7 +88,7 @@ def _narrow(backscroll: Shipped, chats: int, questions: int) -> list[Figure]:
     rng = random.Random(2)  # noqa: S311
     times: dict[str, list[float]] = defaultdict(list)
     rows: dict[str, list[float]] = defaultdict(list)
-    for _ in range(questions + WARM_UP):
+    for _ in range(WARM_UP + QUESTIONS_NARROWED):
         chat, question = f"bench:{rng.randrange(chats)}", f"{question_words(rng)}?"
         for how, options in NARROWED.items():
             context = backscroll.ask(chat, question, 2000, **options)

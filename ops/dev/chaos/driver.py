@@ -6,6 +6,7 @@ import queue
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -13,7 +14,7 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
-from ops.dev.chaos.traffic import Batch, MessageChange, Traffic
+from ops.dev.chaos.traffic import Key, Sending, Traffic
 from ops.dev.deployed.deployment import API_TENANT, VISIBILITY_SECONDS, Deployment
 from workers.app import REDIS_TRANSPORT
 from workers.queues import ACCEPT
@@ -28,7 +29,7 @@ class Driver:
 
     def __init__(self, deployment: Deployment, traffic: Traffic) -> None:
         self._deployment = deployment
-        self._sendings: queue.SimpleQueue[Batch | MessageChange] = queue.SimpleQueue()
+        self._sendings: queue.SimpleQueue[Sending] = queue.SimpleQueue()
         for sending in traffic.sendings:
             self._sendings.put(sending)
         self._turn = threading.Condition()
@@ -36,10 +37,9 @@ class Driver:
         self._ending = False
         # messages handed over, duplicates included
         self.sent = 0
-        # (tenant, chat, external id) that the HTTP API answered 202 for
-        self.accepted: set[tuple[str, str, str]] = set()
-        # what Redis took as payload tasks
-        self.queued: set[tuple[str, str, str]] = set()
+        # what the HTTP API answered 202 for, and what Redis took as payload tasks
+        self.accepted: set[Key] = set()
+        self.queued: set[Key] = set()
         # answers that no fault excuses
         self.unexpected: list[str] = []
         self._threads = [threading.Thread(target=self._send_all, daemon=True) for _ in range(SENDERS)]
@@ -75,7 +75,7 @@ class Driver:
                     sending = self._sendings.get_nowait()
                 except queue.Empty:
                     return
-                if isinstance(sending, Batch):
+                if sending.method == "POST":
                     with self._turn:
                         while self.sent >= self._allowed and not self._ending:
                             self._turn.wait(1)
@@ -83,51 +83,44 @@ class Driver:
                 while not self._ending and not self._is_taken(bot, sending):
                     time.sleep(PAUSE_SECONDS)
 
-    def _is_taken(self, bot: Celery, sending: Batch | MessageChange) -> bool:
+    def _is_taken(self, bot: Celery, sending: Sending) -> bool:
         """Send it once; return whether it was taken."""
-        if isinstance(sending, MessageChange):
-            return self._change(sending)
-        keys = [(sending.tenant, sending.chat, message.external_id) for message in sending.messages]
         messages = [message.model_dump(mode="json", exclude_defaults=True) for message in sending.messages]
-        if sending.tenant == API_TENANT:
+        if sending.tenant != API_TENANT:
+            return self._enqueue(bot, sending, messages)
+        if sending.method == "POST":
             taken = self._ask("POST", "/v1/messages", {"chat": sending.chat, "messages": messages}, 202)
-            if taken:
-                self.accepted.update(keys)
-        elif taken := self._enqueue(bot, sending, messages):
-            self.queued.update(keys)
-        return taken
-
-    def _change(self, change: MessageChange) -> bool:
-        path = f"/v1/messages/{quote(change.chat, safe='')}/{quote(change.external_id, safe='')}"
-        if change.content is None:
+            self.accepted.update(sending.keys if taken else ())
+            return taken
+        (message,) = sending.messages
+        path = f"/v1/messages/{quote(sending.chat, safe='')}/{quote(message.external_id, safe='')}"
+        if sending.method == "DELETE":
             return self._ask("DELETE", path, None, 200)
-        edit = {"content": change.content, "edited_at": change.edited_at.isoformat()}
+        edit = {"content": message.content, "edited_at": str(sending.edited_at)}
         return self._ask("PATCH", path, edit, 202)
 
-    def _enqueue(self, bot: Celery, batch: Batch, messages: Sequence[Any]) -> bool:
-        payload = {"v": 1, "tenant": batch.tenant, "chat": batch.chat, "messages": messages}
+    def _enqueue(self, bot: Celery, sending: Sending, messages: Sequence[Any]) -> bool:
+        payload = {"v": 1, "tenant": sending.tenant, "chat": sending.chat, "messages": messages}
         try:
             bot.send_task("backscroll.ingest", kwargs=payload, queue=ACCEPT.full_name, retry=False)
         except (OperationalError, RedisError):
             return False
+        self.queued.update(sending.keys)
         return True
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None, expected: int) -> bool:
         """Ask the HTTP API, and return whether it took the request."""
         port, key = self._deployment.api
         headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-        api = http.client.HTTPConnection("127.0.0.1", port, timeout=API_SECONDS)
-        try:
-            api.request(method, path, None if body is None else json.dumps(body), headers)
-            response = api.getresponse()
-            answer = response.read()
-        except (OSError, http.client.HTTPException):
-            return False
-        finally:
-            api.close()
-        if response.status == expected:
-            return True
-        if response.status != 503 or not response.getheader("Retry-After"):
+        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=API_SECONDS)) as api:
+            try:
+                api.request(method, path, None if body is None else json.dumps(body), headers)
+                response = api.getresponse()
+                answer = response.read()
+            except (OSError, http.client.HTTPException):
+                return False
+        excused = response.status == 503 and response.getheader("Retry-After")
+        if response.status != expected and not excused:
             reason = answer[:200].decode(errors="replace")
             self.unexpected.append(f"the HTTP API answered {response.status} to {method}: {reason}")
-        return False
+        return response.status == expected

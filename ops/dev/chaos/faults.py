@@ -6,7 +6,7 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import psycopg
@@ -71,7 +71,7 @@ class Faults:
     def kill_calling(self, fault: Fault) -> None:
         """SIGKILL a worker while it waits for a model, with rows claimed."""
         kind = fault.kind.removeprefix("kill-")
-        with self._mood(f"{providers.HANG} {kind}"), self._on.connect() as connection:
+        with self._on.mood(f"{providers.HANG} {kind}"), self._on.connect() as connection:
             wait(lambda: count(connection, CLAIMED, [kind]) > 0, CATCH_SECONDS, pause=0.02)
             self._on.processes[kind].kill()
         self._on.processes[kind].start()
@@ -143,17 +143,16 @@ class Faults:
 
     def freeze_postgres(self, fault: Fault) -> None:
         """SIGSTOP the server and its children for a while."""
-        pid = self._on.postgres.pid
-        if pid is None:
+        if (pid := self._on.postgres.pid) is None:
             return
+        # it first, so that it starts no more of them
         os.kill(pid, signal.SIGSTOP)
-        # it starts no more of them
-        members = (pid, *children()[pid])
+        members = (*children()[pid], pid)
         try:
             _signal(members, signal.SIGSTOP)
             time.sleep(fault.seconds)
         finally:
-            _signal(reversed(members), signal.SIGCONT)
+            _signal(members, signal.SIGCONT)
 
     def refuse(self, fault: Fault) -> None:
         """Refuse connections to the database for a while, and end those that are open."""
@@ -167,16 +166,8 @@ class Faults:
 
     def trouble_provider(self, fault: Fault) -> None:
         """Put both models in a mood for a while."""
-        with self._mood(fault.kind.removeprefix("provider-")):
+        with self._on.mood(fault.kind.removeprefix("provider-")):
             time.sleep(1 + fault.seconds)
-
-    @contextlib.contextmanager
-    def _mood(self, mood: str) -> Iterator[None]:
-        self._on.set_mood(mood)
-        try:
-            yield
-        finally:
-            self._on.set_mood(providers.WELL)
 
 
 def _signal(pids: Iterable[int], number: signal.Signals) -> None:
@@ -186,13 +177,9 @@ def _signal(pids: Iterable[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
+CALLING = ("embed", "summarize")
 KILLS: dict[str, Callable[[Faults, Fault], None]] = {
-    "kill-accept": Faults.kill_locked,
-    "kill-ingest": Faults.kill_locked,
-    "kill-embed": Faults.kill_calling,
-    "kill-summarize": Faults.kill_calling,
-    "kill-backfill": Faults.kill_locked,
-    "kill-sweep": Faults.kill_locked,
+    **{f"kill-{name}": Faults.kill_calling if name in CALLING else Faults.kill_locked for name in WORKERS},
     "freeze-worker": Faults.freeze_worker,
     "kill-api": Faults.kill_process,
     "kill-beat": Faults.kill_process,
@@ -235,7 +222,4 @@ def draw(kills: int, seed: int, without: Collection[str] = ()) -> list[Fault]:
 
 
 def _deal(kinds: Sequence[str], count: int, rng: random.Random) -> list[str]:
-    dealt: list[str] = []
-    while len(dealt) < count:
-        dealt += rng.sample(kinds, len(kinds))
-    return dealt[:count]
+    return [kind for _ in range(0, count, len(kinds)) for kind in rng.sample(kinds, len(kinds))][:count]

@@ -51,8 +51,8 @@ def left_to_do(deployment: Deployment) -> int:
     return -1
 
 
-def wait_recovered(deployment: Deployment, seconds: float) -> tuple[float, float] | None:
-    """Wait until all that is due now is taken up, then until it is done; return the seconds of both.
+def wait_recovered(deployment: Deployment, seconds: float) -> float | None:
+    """Wait until all that is due now is taken up, and then until it is done; return the seconds until the former.
 
     Taken up: every kind that was due is being claimed again, and all that dead processes held, too. None if either
     takes longer than `seconds`.
@@ -62,7 +62,5 @@ def wait_recovered(deployment: Deployment, seconds: float) -> tuple[float, float
         waiting: dict[str, int] = dict(connection.execute(_WAITING).fetchall())
         mark = {"at": at, "token": token, "waiting": json.dumps(waiting)}
         taken = wait(lambda: not count(connection, _NOT_TAKEN_UP, mark), seconds, meanwhile=deployment.tend)
-        if taken is None:
-            return None
         done = wait(lambda: not count(connection, _LEFT, mark), seconds, meanwhile=deployment.tend)
-    return None if done is None else (taken, taken + done)
+    return None if done is None else taken

@@ -8,11 +8,14 @@ import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Literal
 
 from ops.dev.deployed.deployment import API_TENANT, PAYLOAD_TENANT
 from ops.dev.scripts import any_text
 from schemas.messages import MAX_CONTENT_BYTES, MessageIn
 
+Key = tuple[str, str, str]
+"""(tenant, chat, external id)"""
 START = datetime(2025, 1, 6, 8, 0, tzinfo=UTC)
 PEOPLE = ("Ann", "Боб", "小明", "Δήμητρα", "Ève")
 # Says one message in a hundred, and is forgotten.
@@ -32,23 +35,20 @@ DISORDER = 40
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batch:
-    """Messages of one chat that are handed over together."""
+class Sending:
+    """Messages of one chat that are handed over together, or one as it is edited, or which is deleted."""
 
     tenant: str
     chat: str
     messages: Sequence[MessageIn]
+    method: Literal["POST", "PATCH", "DELETE"] = "POST"
+    # of an edit
+    edited_at: datetime = START
 
-
-@dataclass(frozen=True, kw_only=True)
-class MessageChange:
-    """An edit of a message, or its deletion."""
-
-    chat: str
-    external_id: str
-    # none: it is deleted
-    content: str | None
-    edited_at: datetime
+    @property
+    def keys(self) -> list[Key]:
+        """Name the messages."""
+        return [(self.tenant, self.chat, message.external_id) for message in self.messages]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,11 +56,11 @@ class Traffic:
     """What is to be sent."""
 
     # in the order of sending
-    sendings: Sequence[Batch | MessageChange]
+    sendings: Sequence[Sending]
     # the unique messages by (tenant, chat, external id), as they are at the end
-    originals: Mapping[tuple[str, str, str], MessageIn]
+    originals: Mapping[Key, MessageIn]
     # those that must not be there at the end: deleted, or forgotten
-    gone: Collection[tuple[str, str, str]]
+    gone: Collection[Key]
     # messages that come a second time
     duplicates: int
 
@@ -69,9 +69,9 @@ def make(messages: int, seed: int) -> Traffic:
     """Make unique messages, a tenth of them sent twice; two chats of three belong to the HTTP API's tenant."""
     rng = random.Random(seed)  # noqa: S311 - no secret
     chats = max(6, messages // MESSAGES_PER_CHAT)
-    originals: dict[tuple[str, str, str], MessageIn] = {}
-    gone: set[tuple[str, str, str]] = set()
-    placed: list[tuple[float, Batch | MessageChange]] = []
+    originals: dict[Key, MessageIn] = {}
+    gone: set[Key] = set()
+    placed: list[tuple[float, Sending]] = []
     duplicates = 0
     for number in range(chats):
         tenant = PAYLOAD_TENANT if number % 3 == 2 else API_TENANT
@@ -84,17 +84,16 @@ def make(messages: int, seed: int) -> Traffic:
         originals |= {(tenant, chat, message.external_id): message for message in talk}
         cut = list(_batches(rng, _disordered(rng, talk)))
         placed += [
-            ((place + rng.random()) / len(cut), Batch(tenant=tenant, chat=chat, messages=batch))
+            ((place + rng.random()) / len(cut), Sending(tenant=tenant, chat=chat, messages=batch))
             for place, batch in enumerate(cut)
         ]
         duplicates += sum(map(len, cut)) - count
         if tenant == API_TENANT:
             for change in _changes(rng, chat, talk):
-                key = (tenant, chat, change.external_id)
-                if change.content is None:
+                (key,), (message,) = change.keys, change.messages
+                if change.method == "DELETE":
                     gone.add(key)
-                else:
-                    originals[key] = originals[key].model_copy(update={"content": change.content})
+                originals[key] = message
                 placed.append((rng.random(), change))
             gone |= {(tenant, chat, m.external_id) for m in talk if _is_forgotten(chat, m)}
     return Traffic(
@@ -109,14 +108,16 @@ def _is_forgotten(chat: str, message: MessageIn) -> bool:
     return chat == FORGOTTEN_CHAT or message.sender_id == FORGOTTEN_SENDER
 
 
-def _changes(rng: random.Random, chat: str, messages: Sequence[MessageIn]) -> Iterator[MessageChange]:
+def _changes(rng: random.Random, chat: str, messages: Sequence[MessageIn]) -> Iterator[Sending]:
     for message in messages:
         drawn = rng.random()
         if drawn < EDITED + DELETED:
-            yield MessageChange(
+            content = f"It was {_text(rng)}{_mark(chat, message)}" if drawn < EDITED else message.content
+            yield Sending(
+                tenant=API_TENANT,
                 chat=chat,
-                external_id=message.external_id,
-                content=f"It was {_text(rng)}{_mark(chat, message)}" if drawn < EDITED else None,
+                messages=[message.model_copy(update={"content": content})],
+                method="PATCH" if drawn < EDITED else "DELETE",
                 edited_at=message.sent_at + timedelta(seconds=rng.uniform(1, 600)),
             )
 

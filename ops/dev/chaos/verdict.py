@@ -11,13 +11,11 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
+from ops.dev.chaos.traffic import Key
 from pipeline.ingest import sessionize
 from pipeline.ingest.policy import SessionPolicy
 from schemas.messages import MessageIn
 from schemas.sessions import key_of
-
-Key = tuple[str, str, str]
-"""(tenant, chat, external id)"""
 
 CHECKS: Mapping[str, str] = tomllib.loads((Path(__file__).parent / "checks.toml").read_text("utf-8"))
 """Statements by what they find: rows that must not be there."""
@@ -86,7 +84,7 @@ def judge(
 
 def _differing(connection: psycopg.Connection, rules: SessionPolicy) -> list[str]:
     """Return sessions that are stored and should not be, or the other way round, according to `split`."""
-    closes: dict[tuple[str, str, str], list[datetime]] = {}
+    closes: dict[Key, list[datetime]] = {}
     for row in _rows(connection, "SELECT * FROM session_closes ORDER BY closed_at"):
         closes.setdefault((row["tenant_id"], row["chat_id"], row["session_key"]), []).append(row["closed_at"])
     expected = set(_expected(_rows(connection, _TALK), closes, rules))

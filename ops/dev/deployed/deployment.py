@@ -80,11 +80,16 @@ class Deployment:
         """Return a client of the broker."""
         return Redis.from_url(self.redis.url, socket_timeout=5, socket_connect_timeout=2)
 
-    def set_mood(self, mood: str) -> None:
-        """Set how the model provider behaves from now on, as `providers` reads it."""
+    @contextlib.contextmanager
+    def mood(self, mood: str) -> Iterator[None]:
+        """Let the model provider behave so during a block, as `providers` reads it."""
         written = self.folder / "mood.new"
         written.write_text(mood, encoding="utf-8")
-        written.replace(self.folder / "mood")
+        current = written.replace(self.folder / "mood")
+        try:
+            yield
+        finally:
+            current.unlink()
 
     def tend(self) -> None:
         """Restart the processes that ended by themselves."""
@@ -150,7 +155,6 @@ def running(
         made = _processes(settings, folder)
         chosen = {name: process for name, process in made.items() if not only or name in only}
         deployment = Deployment(settings, folder, postgres, server, chosen, without_disk)
-        deployment.set_mood(providers.WELL)
         for process in deployment.processes.values():
             cleanup.callback(process.kill)
             process.start()

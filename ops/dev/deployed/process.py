@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ops.local.embedded.process import die_with_parent
 
-# What Celery's workers, its clock and uvicorn log when they have started.
-READY_WORDS = (b" ready.", b"beat: Starting...", b"startup complete")
+# What Celery's workers, its clock, uvicorn and Prometheus log when they have started.
+READY_WORDS = (b" ready.", b"beat: Starting...", b"startup complete", b"ready to receive")
 
 
 class Process:

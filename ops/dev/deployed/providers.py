@@ -7,6 +7,7 @@ import os
 import random
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,12 +23,15 @@ from workers import resources
 
 # Names the file: a mood, and the kind of work whose model has it, where that is not both.
 MOOD_FILE = "CHAOS_PROVIDER_MOOD_FILE"
-WELL, HANG, FAIL, RUBBISH, LATE = "well", "hang", "fail", "rubbish", "late"
+HANG, FAIL, RUBBISH, LATE = "hang", "fail", "rubbish", "late"
 
 
 def _mood(kind: str) -> str:
-    mood, _, whose = Path(os.environ[MOOD_FILE]).read_text(encoding="utf-8").partition(" ")
-    return mood if whose in ("", kind) else WELL
+    mood, _, whose = "", "", ""
+    # without the file all is well
+    with suppress(FileNotFoundError):
+        mood, _, whose = Path(os.environ[MOOD_FILE]).read_text(encoding="utf-8").partition(" ")
+    return mood if whose in ("", kind) else ""
 
 
 def _suffer(kind: str) -> str:

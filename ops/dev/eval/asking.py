@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -15,6 +14,7 @@ from ops.dev.eval import measures
 from ops.dev.eval.measures import OURS, Answered, PlacedMessage, WayResult
 from ops.dev.eval.plain import PlainSearch
 from ops.dev.eval.samples import SampleChat
+from ops.dev.figures import Outcome
 from ops.dev.observe import Say
 from ops.dev.shipped import Shipped
 from pipeline.recall.ask.profiles import profile_named
@@ -46,24 +46,21 @@ class Asking:
     plain: bool = True
 
 
-def evaluated(
-    settings: Settings, chats: Iterable[SampleChat], asking: Asking, progress: Say
-) -> dict[str, Any]:
-    """Compute the tables of `measures.tables` in one fresh database; `details` lists each question.
+def evaluated(settings: Settings, chats: Iterable[SampleChat], asking: Asking, say: Say) -> Outcome:
+    """Put the questions of chats in one fresh database; `details` lists each question.
 
     Raises `InvalidInput` for an unknown profile.
     """
     profile_named(asking.profile)
-    answered: list[Answered] = []
     with shipped.temporary(settings) as backscroll:
-        for sample in chats:
-            answered += _answers(backscroll, sample, asking, progress)
-    return {
+        answered = [answer for sample in chats for answer in _answers(backscroll, sample, asking, say)]
+    found = {
         "profile": asking.profile,
         "parameters": asking.parameters.model_dump(exclude_none=True),
-        **measures.tables(answered),
+        **measures.summed_up(answered),
         "details": [asdict(answer) for answer in answered],
     }
+    return Outcome(found=found, only_in_json=["details"])
 
 
 def asked_as_message(
@@ -89,34 +86,35 @@ def asked_as_message(
     )
 
 
-def _answers(backscroll: Shipped, sample: SampleChat, asking: Asking, progress: Say) -> Iterator[Answered]:
+def _answers(backscroll: Shipped, sample: SampleChat, asking: Asking, say: Say) -> Iterator[Answered]:
     """Bring a chat in, put each of its questions to the bot, and measure what is found and shown."""
-    backscroll.fill(sample.chat, sample.messages, progress)
+    backscroll.fill(sample.chat, sample.messages, say)
     plain = PlainSearch(backscroll, sample, _sessions(_placed(backscroll, sample))) if asking.plain else None
+    options: dict[str, Any] = {"profile": asking.profile, "parameters": asking.parameters}
     for number, case in enumerate(sample.cases, start=1):
-        progress(f"{sample.name}: question {number} of {len(sample.cases)}")
+        say(f"{sample.name}: question {number} of {len(sample.cases)}")
         message = asked_as_message(sample.chat, sample.messages, case.question, case.asked_at)
+        if asking.as_bots_do:
+            options |= {"user_id": message.sender_id, "include_history": True}
         with backscroll.put(sample.chat, message):
             placed = _placed(backscroll, sample)
-            asked = partial(backscroll.ask, sample.chat.chat_id, case.question)
-            contexts = {budget: asked(budget, **_options(asking, message)) for budget in measures.BUDGETS}
+            contexts = {
+                budget: backscroll.ask(sample.chat.chat_id, case.question, budget, **options)
+                for budget in measures.BUDGETS
+            }
+        by_way = plain.rows(case) if plain else {}
+        shown = {
+            f"{name} {budget}": value
+            for budget, context in contexts.items()
+            for name, value in measures.precision(context, case.evidence, placed).items()
+        }
         yield Answered(
             chat=sample.name,
             kind=case.kind,
             question=case.question,
-            by_way={OURS: measures.measured(case, _sessions(placed), _result(contexts))}
-            | (plain.rows(case) if plain else {}),
-            shown={
-                f"{name} {budget}": value
-                for budget, context in contexts.items()
-                for name, value in measures.precision(context, case.evidence, placed).items()
-            },
+            by_way={OURS: measures.measured(case, _sessions(placed), _result(contexts))} | by_way,
+            shown=shown,
         )
-
-
-def _options(asking: Asking, message: MessageIn) -> dict[str, Any]:
-    as_bots_do = {"user_id": message.sender_id, "include_history": True} if asking.as_bots_do else {}
-    return {"profile": asking.profile, "parameters": asking.parameters, **as_bots_do}
 
 
 def _placed(backscroll: Shipped, sample: SampleChat) -> dict[str, PlacedMessage]:

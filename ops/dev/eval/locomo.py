@@ -6,7 +6,7 @@ is read from a folder of the user's and is no part of Backscroll.
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,20 +21,13 @@ _SESSION = re.compile(r"session_(\d+)")
 # Turns carry no time of their own; the data set's description of this task puts them this far apart.
 BETWEEN_TURNS = timedelta(seconds=30)
 
-CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
-
-
-def conversations(path: Path, only: Collection[str] = ()) -> list[SampleChat]:
-    """Read the conversations, or those of these names, as `read` does. Raises `InvalidInput` when there are none."""
-    chosen = [sample for sample in read(path) if not only or sample.name in only]
-    if not chosen:
-        raise InvalidInput(f"{path} holds none of these LoCoMo conversations (*.json)", field="only")
-    return chosen
-
 
 def read(path: Path) -> Iterator[SampleChat]:
     """Read every conversation: one in a file, or a list as the set is published. Raises `InvalidInput`."""
-    for file in sorted(path.glob("*.json")) if path.is_dir() else [path]:
+    files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+    if not files:
+        raise InvalidInput(f"{path} holds no LoCoMo conversations (*.json)", field="DIR")
+    for file in files:
         try:
             data = json.loads(file.read_text(encoding="utf-8"))
             for sample in data if isinstance(data, list) else [data]:
@@ -79,7 +72,7 @@ def _cases(questions: Sequence[Mapping[str, Any]], texts: Mapping[str, str]) -> 
         if evidence := tuple(sorted(named & texts.keys())):
             yield SampleQuestion(
                 question=question["question"],
-                kind=CATEGORIES.get(question["category"], str(question["category"])),
+                kind=str(question["category"]),
                 evidence=evidence,
                 tokens=tuple(texts[turn] for turn in evidence),
                 unexpected=(),

@@ -5,7 +5,7 @@ the share of the answer's pieces in a context of n tokens; `astray n` counts the
 `astray of` that there could be.
 """
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -25,8 +25,6 @@ NEAR = 2
 NOT_RECALLED = frozenset({"guardrails", "question"})
 # Figures whose names begin so are counts, of which sums are shown; all others are shares or sizes.
 COUNTS = ("astray", "right", "shown")
-GROUPS = ("kind", "chat")
-"""What questions are grouped by."""
 
 Row = Mapping[str, float]
 """Figures of one question, or the means of many."""
@@ -71,20 +69,16 @@ def measured(case: SampleQuestion, session_of: Mapping[str, int], result: WayRes
     pieces, astray = list(map(one_line, case.tokens)), list(map(one_line, case.unexpected))
     row: dict[str, float] = {"astray of": len(astray)}
     if case.evidence:
-        row |= {f"R@{k}": _share_found(case.evidence, result.ranked[:k]) for k in TURN_KS}
+        evidence = set(case.evidence)
+        row |= {f"R@{k}": len(evidence.intersection(result.ranked[:k])) / len(evidence) for k in TURN_KS}
     if wanted:
-        row |= {f"S@{k}": _share_found(wanted, result.sessions[:k]) for k in SESSION_KS}
+        row |= {f"S@{k}": len(wanted.intersection(result.sessions[:k])) / len(wanted) for k in SESSION_KS}
     for budget, shown in result.shown.items():
         text = one_line(shown)
         row[f"astray {budget}"] = sum(piece in text for piece in astray)
         if pieces:
             row[f"C {budget}"] = sum(piece in text for piece in pieces) / len(pieces)
     return row
-
-
-def _share_found(evidence: Iterable[Hashable], found: Sequence[Hashable]) -> float:
-    wanted = set(evidence)
-    return len(wanted.intersection(found)) / len(wanted)
 
 
 def precision(context: Context, evidence: Collection[str], placed: Mapping[str, PlacedMessage]) -> Row:
@@ -143,33 +137,25 @@ def means(rows: Sequence[Row]) -> Row:
     return figures
 
 
-def tables(answered: Sequence[Answered]) -> dict[str, Any]:
-    """Return what `--json` prints: by way the figures of all questions, and by chat and kind.
+def summed_up(answered: Sequence[Answered]) -> dict[str, Any]:
+    """Return what `--json` prints: by way the figures of all questions with an answer, and of those of each chat.
 
     `shown` is what Backscroll's contexts show, for questions with an answer and without.
     """
     having = [answer for answer in answered if answer.kind != UNANSWERABLE]
-    without = [answer for answer in answered if answer.kind == UNANSWERABLE]
+    without = [answer.shown for answer in answered if answer.kind == UNANSWERABLE]
+    chats: dict[str, list[Answered]] = {answer.chat: [] for answer in answered}
+    for answer in having:
+        chats[answer.chat].append(answer)
     return {
         "questions": len(having),
-        "chats": list(dict.fromkeys(answer.chat for answer in answered)),
+        "chats": list(chats),
         "all": _by_way(having),
-        **{f"by_{name}": _grouped(having, name) for name in GROUPS},
-        "shown": {
-            "with answer": means([answer.shown for answer in having]),
-            "without": means([answer.shown for answer in without]),
-        },
+        "by_chat": {name: {"questions": len(group), **_by_way(group)} for name, group in chats.items()},
+        "shown": {"with answer": means([answer.shown for answer in having]), "without": means(without)},
     }
 
 
 def _by_way(answered: Sequence[Answered]) -> dict[str, Row]:
     ways = answered[0].by_way if answered else ()
     return {way: means([answer.by_way[way] for answer in answered]) for way in ways}
-
-
-def _grouped(answered: Sequence[Answered], by: str) -> dict[str, Any]:
-    """Return the figures of each group of questions, by its name."""
-    groups: dict[str, list[Answered]] = {}
-    for answer in answered:
-        groups.setdefault(getattr(answer, by), []).append(answer)
-    return {name: {"questions": len(group), **_by_way(group)} for name, group in groups.items()}

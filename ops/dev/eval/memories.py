@@ -16,6 +16,7 @@ from ops.dev import shipped
 from ops.dev.eval import memory_sample
 from ops.dev.eval.measures import Row, means, recalled_text
 from ops.dev.eval.memory_sample import MemoryQuestion, MemorySample, PlantedFact, RecordedModel
+from ops.dev.figures import Outcome
 from ops.dev.observe import Say
 from ops.dev.shipped import Shipped
 from pipeline.enrich.facts.fact_model import LanguageModelExtractor
@@ -58,10 +59,18 @@ class Stored:
     superseded_by: frozenset[str]
 
 
-def judge(settings: Settings, say: Say) -> dict[str, Any]:
+def judge(settings: Settings, say: Say) -> Outcome:
     """Return the figures of both ways to learn, each in a database of its own."""
     sample = memory_sample.read()
-    return {way: _judge_way(settings, sample, way, say) for way in (RULES, MODEL)}
+    found = {way: _judge_way(settings, sample, way, say) for way in (RULES, MODEL)}
+    return Outcome(
+        found=found,
+        violations=[
+            f"{way}: {counts['leaks']} shown where they may not be, {counts['from_bots']} learned from bots"
+            for way, counts in found.items()
+            if counts["leaks"] or counts["from_bots"]
+        ],
+    )
 
 
 def _learner(backscroll: Shipped, sample: MemorySample, way: str) -> Handler:
@@ -91,38 +100,36 @@ def _judge_way(settings: Settings, sample: MemorySample, way: str, say: Say) -> 
             rows[question.part, question.kind].append(row)
     for fact in sample.facts.values():
         rows[fact.part, "facts"].append(_fact(fact, stored))
-    return {
+    found: dict[str, Any] = {
         "memories": len(stored),
         "from_bots": _from_bots(sample, stored.values()),
         "duplicates": _duplicates(stored.values()),
         "leaks": leaks,
-        **{
-            part: {
-                "facts": len(rows[part, "facts"]),
-                **means(rows[part, "facts"]),
-                **{kind: {"questions": len(rows[part, kind]), **means(rows[part, kind])} for kind in KINDS},
-            }
-            for part in PARTS
-        },
     }
+    for part in PARTS:
+        found[part] = {"facts": len(rows[part, "facts"]), **means(rows[part, "facts"])}
+        found[part] |= {
+            kind: {"questions": len(rows[part, kind]), **means(rows[part, kind])} for kind in KINDS
+        }
+    return found
 
 
 def _stored(backscroll: Shipped, sample: MemorySample) -> dict[str, Stored]:
     with backscroll.database.tenant(backscroll.tenant) as connection:
         rows = connection.execute(_STORED).all()
-    stored = {}
-    for row in rows:
-        sources = frozenset((chat, external) for chat, external in row.said)
-        stored[str(row.id)] = Stored(
+    facts = sample.facts.values()
+    return {
+        str(row.id): Stored(
             id=str(row.id),
             owner=f"{row.scope} {row.user_id or ''}",
             content=row.content,
             chats=frozenset({row.learned_in, *row.also_in}),
             said_at=row.said_at,
-            facts=frozenset(fact.id for fact in sample.facts.values() if fact.is_in(row.content, sources)),
+            facts=frozenset(fact.id for fact in facts if fact.is_in(row.content, set(map(tuple, row.said)))),
             superseded_by=frozenset(map(str, row.newer)),
         )
-    return stored
+        for row in rows
+    }
 
 
 def _from_bots(sample: MemorySample, stored: Iterable[Stored]) -> int:
@@ -152,9 +159,7 @@ def _ask(
     backscroll: Shipped, sample: MemorySample, question: MemoryQuestion, stored: Mapping[str, Stored]
 ) -> tuple[int, Row]:
     """Return how much is shown that may not be, and whether the answer stands in contexts with and without memories."""
-    options: dict[str, Any] = {"user_id": question.asker}
-    if question.as_of is not None:
-        options["as_of"] = question.as_of
+    options = {"user_id": question.asker, "as_of": question.as_of}
     context = backscroll.ask(question.chat, question.question, BUDGET, **options)
     without = backscroll.ask(question.chat, question.question, BUDGET, **options, parameters={"memories": 0})
     shown = [stored[item.id] for block in context.blocks for item in block.items if item.kind == "memory"]

@@ -7,10 +7,9 @@ transcripts only.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
 from importlib.resources import files
 from typing import Any, Literal
 
@@ -48,7 +47,7 @@ class PlantedFact(_Read):
     how: Literal["first", "change", "contradiction"]
     part: Part
 
-    def is_in(self, content: str, sources: frozenset[tuple[str, str]]) -> bool:
+    def is_in(self, content: str, sources: Collection[tuple[str, ...]]) -> bool:
         """Tell whether a memory that rests on messages `(chat, external id)` is of this fact."""
         rests = any((self.chat, id_) in sources for id_ in (*self.evidence, *self.repeated))
         return rests and all(token.lower() in content.lower() for token in self.tokens)
@@ -76,23 +75,18 @@ class MemorySample:
     questions: list[MemoryQuestion]
     # pieces of what only the bot says
     claims: list[list[str]]
-    # by chat and external id of the first message of a session
-    answers: Mapping[tuple[str, str], list[dict[str, Any]]]
-
-    @cached_property
-    def people(self) -> Mapping[str, frozenset[str]]:
-        """The senders of each chat, without the bot."""
-        return {
-            chat.chat_id: frozenset(message.sender_id for message in messages if message.role == "user")
-            for chat, messages in self.chats
-        }
+    # by external id of the first message of a session
+    answers: Mapping[str, list[dict[str, Any]]]
 
     def may_show(self, learned_in: str, asked_in: str) -> bool:
         """Tell by the audience rule, apart from the shipped code, where what was learned in a chat may be shown."""
         kinds = {chat.chat_id: chat.kind for chat, _ in self.chats}
-        if learned_in == asked_in:
-            return True
-        return kinds[learned_in] != "direct" and self.people[asked_in] <= self.people[learned_in]
+        people = {
+            chat.chat_id: {message.sender_id for message in messages if message.role == "user"}
+            for chat, messages in self.chats
+        }
+        heard = kinds[learned_in] != "direct" and people[asked_in] <= people[learned_in]
+        return learned_in == asked_in or heard
 
 
 def read() -> MemorySample:
@@ -104,7 +98,7 @@ def read() -> MemorySample:
         facts={fact.id: fact for fact in facts},
         questions=_read("questions.json", list[MemoryQuestion]),
         claims=[claim["tokens"] for claim in _read("bot_claims.json", list[dict[str, Any]])],
-        answers={(record["chat_id"], record["first"]): record["facts"] for record in recorded},
+        answers={record["first"]: record["facts"] for record in recorded},
     )
 
 
@@ -119,15 +113,10 @@ class RecordedModel:
     provider = "recorded"
 
     def __init__(self, sample: MemorySample) -> None:
-        # what was recorded by the words of a session's first message; its messages by their words
-        self._answers: dict[str, list[dict[str, Any]]] = {}
-        self._words: dict[str, str] = {}
-        for chat, messages in sample.chats:
-            for message in messages:
-                words = one_line(message.content)
-                self._words[message.external_id] = words
-                if (recorded := sample.answers.get((chat.chat_id, message.external_id))) is not None:
-                    self._answers[words] = recorded
+        said = [message for _, messages in sample.chats for message in messages]
+        self._words = {message.external_id: one_line(message.content) for message in said}
+        # by the words of a session's first message
+        self._answers = {self._words[first]: facts for first, facts in sample.answers.items()}
 
     def complete(self, prompt: Prompt, *, timeout_seconds: float) -> Completion:
         """Return the recorded answer; an empty one for what was not recorded."""
@@ -135,16 +124,15 @@ class RecordedModel:
         numbers = {match[2]: int(match[1]) for line in reversed(lines) if (match := _LINE.match(line))}
         known = {match[2]: f"k{match[1]}" for line in lines if (match := _KNOWN.match(line))}
         first = min(numbers, key=lambda words: numbers[words], default="")
-        facts = [self._answer(fact, numbers, known) for fact in self._answers.get(first, [])]
+        facts = [
+            {
+                **fact,
+                "messages": [
+                    numbers[self._words[id_]] for id_ in fact["messages"] if self._words.get(id_) in numbers
+                ],
+                "replaces": [known[content] for content in fact["replaces"] if content in known],
+            }
+            for fact in self._answers.get(first, [])
+        ]
         text = json.dumps({"facts": facts}, ensure_ascii=False)
         return Completion(text=text, input_tokens=len(prompt.turns[0]) // 4, output_tokens=len(text) // 4)
-
-    def _answer(
-        self, fact: Mapping[str, Any], numbers: Mapping[str, int], known: Mapping[str, str]
-    ) -> dict[str, Any]:
-        ids: Sequence[str] = fact["messages"]
-        return {
-            **fact,
-            "messages": [numbers[self._words[id_]] for id_ in ids if self._words.get(id_) in numbers],
-            "replaces": [known[content] for content in fact["replaces"] if content in known],
-        }

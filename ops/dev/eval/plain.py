@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -96,12 +97,6 @@ def ranked(messages: Sequence[MessageIn], scores: Array, *, above: float = -math
 
 def plain_context(best: Sequence[MessageIn], budget: int) -> str:
     """Show the best messages with their speakers, a line each, as long as they fit into `budget` tokens."""
-    lines: list[str] = []
-    left = budget
-    for message in best:
-        line = f"{message.sender_name}: {one_line(message.content)}"
-        left -= estimate_line(line)
-        if left < 0:
-            break
-        lines.append(line)
-    return "\n".join(lines)
+    lines = [f"{message.sender_name}: {one_line(message.content)}" for message in best]
+    used = accumulate(map(estimate_line, lines))
+    return "\n".join(line for line, tokens in zip(lines, used, strict=True) if tokens <= budget)

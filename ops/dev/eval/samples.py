@@ -1,7 +1,7 @@
 """The chats that evaluations read, written for this, and the questions that are asked about them."""
 
 import tomllib
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.resources import files
@@ -73,8 +73,7 @@ _CASES = TypeAdapter(list[SampleQuestion])
 
 def samples() -> Iterator[SampleChat]:
     """Read every sample that ships, in the order of `NAMES`."""
-    for name in NAMES:
-        yield read(name, SAMPLES)
+    return map(read_chat, NAMES)
 
 
 def catalogue(folder: Traversable = CHATS) -> dict[str, ChatFacts]:
@@ -84,40 +83,32 @@ def catalogue(folder: Traversable = CHATS) -> dict[str, ChatFacts]:
 
 
 def chosen(
-    part: Part | Literal["all"],
-    only: Collection[str] = (),
-    folder: Traversable = CHATS,
-    *,
-    foreign: bool = False,
+    part: Part | Literal["all"], only: str = "", folder: Traversable = CHATS, *, foreign: bool = False
 ) -> Iterator[SampleChat]:
-    """Read the chats of a part, or of it the given names; `foreign`: those asked in another language, too, so asked.
+    """Read the chats of a part, or one of them; `foreign`: those asked in another language, too, so asked.
 
     Raises `InvalidInput` for an unknown name.
     """
     known = catalogue(folder)
-    for name in only:
-        if name not in known:
-            raise InvalidInput(f"there is no chat {name!r}: see {', '.join(known)}", field="only")
+    if only and only not in known:
+        raise InvalidInput(f"there is no chat {only!r}: see {', '.join(known)}", field="only")
     for name, facts in known.items():
-        wanted = part in {"all", facts.part} and (not only or name in only)
+        wanted = part in {"all", facts.part} and only in {"", name}
         if wanted and (not foreign or (folder / f"{name}_foreign.json").is_file()):
             yield read_chat(name, folder, foreign=foreign)
 
 
 def read_chat(name: str, folder: Traversable = CHATS, *, foreign: bool = False) -> SampleChat:
-    """Read a chat of the catalogue: from its folder, or one that ships; `foreign`: asked in another language."""
-    questions = "foreign" if foreign else "questions"
-    return read(name, folder if (folder / f"{name}.jsonl").is_file() else SAMPLES, questions)
-
-
-def read(name: str, folder: Traversable, questions: str = "questions") -> SampleChat:
-    """Read the sample of two files, `NAME.jsonl` and `NAME_questions.json`, or others about the same chat.
+    """Read a chat from the folder, or one that ships, with its questions; `foreign`: in another language.
 
     Raises `ValueError` when a line is broken, a question lacks a field, or there is not exactly one chat.
     """
+    folder = folder if (folder / f"{name}.jsonl").is_file() else SAMPLES
     ((chat, messages),) = read_talk(folder / f"{name}.jsonl")
-    cases = _CASES.validate_json((folder / f"{name}_{questions}.json").read_text("utf-8"))
-    return SampleChat(name=name, chat=chat, messages=messages, cases=cases)
+    questions = folder / f"{name}_{'foreign' if foreign else 'questions'}.json"
+    return SampleChat(
+        name=name, chat=chat, messages=messages, cases=_CASES.validate_json(questions.read_text("utf-8"))
+    )
 
 
 def read_talk(file: Traversable) -> list[tuple[ChatIn, list[MessageIn]]]:

@@ -7,7 +7,6 @@ from ops.dev.eval.samples import (
     NAMES,
     UNANSWERABLE,
     SampleChat,
-    SampleQuestion,
     catalogue,
     read_chat,
 )
@@ -16,31 +15,22 @@ FACTS = catalogue()
 EVERY = [read_chat(name) for name in FACTS]
 
 
-def said_as_evidence(sample: SampleChat, case: SampleQuestion) -> list[str]:
-    return [message.content for message in sample.messages if message.external_id in case.evidence]
-
-
-@pytest.mark.parametrize("sample", EVERY, ids=lambda sample: sample.name)
-def test_messages_have_ids_of_their_own_and_stand_in_order_of_time(sample: SampleChat) -> None:
-    ids = [message.external_id for message in sample.messages]
-    assert len(set(ids)) == len(ids)
-    times = [message.sent_at for message in sample.messages]
-    assert times == sorted(times)
-
-
 @pytest.mark.parametrize("sample", EVERY, ids=lambda sample: sample.name)
 def test_evidence_holds_what_is_expected_and_nothing_unexpected(sample: SampleChat) -> None:
+    contents = {message.external_id: message.content for message in sample.messages}
+    assert len(contents) == len(sample.messages)
+    times = [message.sent_at for message in sample.messages]
+    assert times == sorted(times)
     questions = [case.question for case in sample.cases]
     assert len(set(questions)) == len(questions)
     for case in sample.cases:
-        said = said_as_evidence(sample, case)
-        assert len(said) == len(case.evidence), case
+        said = [contents[id_] for id_ in case.evidence]
         assert bool(case.evidence) == bool(case.tokens) == (case.kind != UNANSWERABLE), case
         assert all(any(token in content for content in said) for token in case.tokens), case
         for piece in case.unexpected:
             assert not any(piece in content for content in said), case
             # what the chat never says could not be shown
-            assert any(piece in message.content for message in sample.messages), case
+            assert any(piece in content for content in contents.values()), case
 
 
 def test_the_catalogue_names_every_chat_and_no_other() -> None:
