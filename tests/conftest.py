@@ -174,6 +174,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
 def _logs_of_its_own() -> None:
     """What a test before this one did to the logs is undone, and so is what it learned of an endpoint at this port."""
     structlog.reset_defaults()
+    # tracebacks with the values of all variables take half a second each
+    *before, _ = structlog.get_config()["processors"]
+    plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(processors=[*before, plain])
     LEARNED.clear()
 
 

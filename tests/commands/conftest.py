@@ -12,7 +12,6 @@ from typing import Any
 
 import httpx
 import pytest
-import structlog
 
 from ops import cli
 from ops.local.processes import environment
@@ -133,14 +132,6 @@ class Workers:
         finally:
             stop.set()
             thread.join()
-
-
-@pytest.fixture(autouse=True)
-def plain_tracebacks() -> None:
-    """Log exceptions without the values of all variables, whose printing takes half a second each time."""
-    *before, _ = structlog.get_config()["processors"]
-    printed = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
-    structlog.configure(processors=[*before, printed])
 
 
 @pytest.fixture
