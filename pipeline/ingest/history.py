@@ -15,14 +15,14 @@ from pipeline.ingest.import_tally import Event, Stored
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.pruned import UNLIMITED, MessageLimits
 from pipeline.ingest.reimport import SortedOut
-from pipeline.platforms.identity import PREFIX, without_chat
+from pipeline.platforms.identity import PREFIX
 from pipeline.platforms.records import Ambiguous, Broken, Notice, Parsed, Record, Skipped, Times, Unread
-from pipeline.store.chats import chat_languages, chats, membership
+from pipeline.store.chats import chat_languages, chats
 from pipeline.store.connections.database import Database
 from pipeline.store.messages import accepting
 from pipeline.store.operations import stats
 from schemas.languages import AUTO
-from schemas.messages import ChatIn, MessageIn
+from schemas.messages import ChatIn
 
 MESSAGES_AT_ONCE = 500
 """Messages of one chat in one batch: about 0.1 s, during which placing in the chat waits."""
@@ -148,7 +148,7 @@ class _Import:
         return replace(stored, duplicates=stored.duplicates + stored.moved)
 
     def _store(self, held: _Chat, result: SortedOut) -> Stored:
-        messages = self._as_known(result.chat_id, [record.message for record in result.records])
+        messages = [record.message for record in result.records]
         accepted = Accepted(new=0, duplicates=0)
         if messages:
             accepted = accept(
@@ -173,18 +173,6 @@ class _Import:
             moved=moved,
             kept_out=accepted.kept_out + result.deleted,
         )
-
-    def _as_known(self, chat_id: str, messages: Sequence[MessageIn]) -> list[MessageIn]:
-        """Return messages with the chat's own sender ids: names that are stored without their chat stay so."""
-        before = {m.sender_id: name for m in messages if (name := without_chat(m.sender_id)) is not None}
-        if not before:
-            return list(messages)
-        with self.database.tenant(self.tenant_id) as connection:
-            known = membership.among(connection, chat_id, list(before.values()))
-        return [
-            m.model_copy(update={"sender_id": before[m.sender_id]}) if before.get(m.sender_id) in known else m
-            for m in messages
-        ]
 
     def relabel(self, chat_id: str, language: str) -> Iterator[Notice]:
         """Rebuild a chat's keyword vectors that are in another language."""

@@ -70,13 +70,6 @@ def unite(connection: Connection, tenant_id: str, sender_id: str, other: str) ->
     _move(connection, tenant_id, store.ids_of(connection, moving), into)
 
 
-def link_new_id(connection: Connection, tenant_id: str, sender_id: str, new: str) -> None:
-    """Link the new id of a sender to the user that the former one was linked to, if any; locked as for `unite`."""
-    user, *linked = store.ids_of(connection, sender_id)
-    if linked and store.user_of(connection, new) == new:
-        _move(connection, tenant_id, store.ids_of(connection, new), user)
-
-
 def unlink(database: Database, tenant_id: str, sender_id: str, user_id: str | None = None) -> Linked:
     """Make a sender their own user again, with what was learned under their id; with `user_id`, only if it is theirs.
 

@@ -14,11 +14,10 @@ from typing import Literal
 
 from sqlalchemy import Connection
 
-from pipeline.platforms.identity import in_other_chat, without_chat
+from pipeline.platforms.identity import in_other_chat
 from pipeline.store.connections.database import Database
 from pipeline.store.erasure import suppression as store
 from pipeline.store.people import identities
-from schemas.errors import InvalidInput
 from schemas.memory.memories import MemoryIn
 from schemas.messages import MessageIn
 
@@ -35,8 +34,6 @@ def hash_of(key: bytes, kind: Kind, *names: str) -> bytes:
 def _sender_names(sender_id: str, chat_id: str, former: Sequence[str] = ()) -> list[Named]:
     """Return the subjects that would keep out a sender's messages in a chat, also under its `former` ids."""
     ids = {sender_id, *(in_other_chat(sender_id, chat_id, former_chat) for former_chat in former)}
-    # a sender known by name alone was forgotten or switched off in every chat
-    ids |= {before for sender in ids if (before := without_chat(sender))}
     return [name for sender in ids for name in (("user", sender), ("unremembered", sender))]
 
 
@@ -191,12 +188,8 @@ def memory_names(
 
 def unremembered(connection: Connection, ids: Sequence[str]) -> set[str]:
     """Return the senders whose memory is off."""
-    names: dict[Named, list[str]] = {}
-    for sender in ids:
-        for name in _sender_names(sender, ""):
-            names.setdefault(name, []).append(sender)
-    listed = _listed(connection, store.key(connection), (name for name in names if name[0] == "unremembered"))
-    return {sender for name in listed for sender in names[name]}
+    names: dict[Named, str] = {("unremembered", sender): sender for sender in ids}
+    return {names[name] for name in _listed(connection, store.key(connection), names)}
 
 
 def put_unremembered(connection: Connection, tenant_id: str, ids: Sequence[str]) -> None:
@@ -211,34 +204,14 @@ def put_left(
     put(connection, tenant_id, [("left", chat_id, sender) for sender in senders], at)
 
 
-def carry_over(connection: Connection, tenant_id: str, sender_id: str, new: str) -> None:
-    """Copy a sender's suppression entries to their new id."""
-    key = store.key(connection)
-    names: list[Named] = [("user", sender_id), ("unremembered", sender_id)]
-    for name, until in _listed(connection, key, names).items():
-        store.put(connection, tenant_id, name[0], hashes(key, (name[0], new)), until)
-
-
 def remember_user(database: Database, tenant_id: str, any_id: str, *, remembered: bool) -> None:
-    """Switch a person's memory on or off under all their ids; existing data stays until it is forgotten.
-
-    Raises `InvalidInput` for somebody who stays off by a name that was switched off in all chats.
-    """
+    """Switch a person's memory on or off under all their ids; existing data stays until it is forgotten."""
     with database.tenant(tenant_id) as connection:
         store.lock(connection, tenant_id, exclusive=True)
         ids = identities.ids_of(connection, any_id)
         if remembered:
             for entry in entries(connection, tenant_id, *(("unremembered", sender) for sender in ids)):
                 store.remove(connection, entry)
-            if off := unremembered(connection, ids):
-                names = sorted(
-                    {f"`backscroll remember user '{without_chat(sender)}' on --unseen`" for sender in off}
-                )
-                raise InvalidInput(
-                    f"{min(off)} was switched off by name, in all chats: {' and '.join(names)} lets everybody of that "
-                    "name be remembered",
-                    field="user_id",
-                )
         else:
             put_unremembered(connection, tenant_id, ids)
 

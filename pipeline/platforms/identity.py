@@ -42,17 +42,6 @@ def in_other_chat(sender_id: str, chat_id: str, other: str) -> str:
     return sender_by_name(platform, other, name) if by_name else sender_id
 
 
-def without_chat(sender_id: str) -> str | None:
-    """Return the id that somebody known by name had before names were told apart by chat; None for any other id.
-
-    >>> without_chat("whatsapp:Ana%2FBo@Trip"), without_chat("whatsapp:491701234567@c.us"), without_chat("signal:Bo@x")
-    ('whatsapp:Ana/Bo', None, None)
-    """
-    platform, _, rest = sender_id.partition(":")
-    name, at, _ = rest.partition("@")
-    return f"{platform}:{unquote(name)}" if platform == "whatsapp" and at and not name.isdigit() else None
-
-
 def _cut(text: str, room: int) -> str:
     if len(text) <= room:
         return text
@@ -73,20 +62,10 @@ class ImportIds:
         self._seen: Counter[bytes] = Counter()
 
     def names(
-        self,
-        sender: str,
-        local_time: str,
-        text: str,
-        other_times: Iterable[str] = (),
-        *,
-        also: Iterable[str] = (),
+        self, sender: str, local_time: str, text: str, other_times: Iterable[str] = ()
     ) -> tuple[str, ...]:
-        """Return the next message's id, `import:` and 16 hexadecimal digits, then its ids at the other times.
-
-        Those by what the sender was `also` called before come last.
-        """
-        times = (local_time, *other_times)
-        digests = [_digest(name, time, text) for name in (sender, *also) for time in times]
+        """Return the next message's id, `import:` and 16 hexadecimal digits, then its ids at the other times."""
+        digests = [_digest(sender, time, text) for time in (local_time, *other_times)]
         # messages equal in one reading of the time are equal in every reading
         self._seen[digests[0]] += 1
         occurrence = self._seen[digests[0]].to_bytes(8)

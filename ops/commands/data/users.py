@@ -16,11 +16,9 @@ from ops.console.command import Call, command
 from ops.console.options import (
     AfterOption,
     DataDirOption,
-    DryRunOption,
     SenderArgument,
     TenantOption,
     UnseenOption,
-    YesOption,
 )
 from schemas.memory.memories import MAX_PAGE, PAGE
 from schemas.payloads import parse_payload
@@ -28,7 +26,6 @@ from schemas.people.user_pages import KnownMemory, UserFilter
 from schemas.people.users import User, UserAddress
 
 if TYPE_CHECKING:
-    from pipeline.operations.names import OneByName
     from pipeline.people.identities import Linked
 
 app = typer.Typer(help=__doc__, rich_markup_mode="markdown", no_args_is_help=True)
@@ -124,30 +121,6 @@ def list_(call: Call, after: AfterOption = None) -> None:
     call.answer({"users": users}, rendering.rows(headings, cells, right=("chats", "memories"), cut="senders"))
 
 
-@command(app, "backscroll users tell-apart --dry-run")
-def tell_apart(call: Call, dry_run: DryRunOption = False, yes: YesOption = False) -> None:
-    """Tell people of one name apart whom older versions imported as one: each gets an id in each chat.
-
-    Their messages, memories and places go with them. Who was linked stays one person; link others that are one with
-    `backscroll users link`. Interrupted, run it again.
-    """
-    from pipeline.operations import names
-
-    with call.opened() as (settings, database):
-        people = names.to_tell_apart(database, settings.tenant)
-        if dry_run:
-            call.answer({"dry_run": True, "people": people}, _names(people))
-            return
-        if people:
-            call.confirm(f"Give {len(people):,} names an id in each of their chats?", yes=yes)
-        left = {person.sender_id: names.tell_apart(database, settings.tenant, person) for person in people}
-    call.answer({"people": people, "memories_left": left}, _names(people))
-    if not call.as_json:
-        for sender, memories in left.items():
-            if memories:
-                rendering.warn(f"{memories:,} memories learned in none of the chats stay with {sender}.")
-
-
 @remember_app.callback()
 def remember() -> None:
     """Switch remembering of a user on or off. The switch of a chat is `backscroll chats memory`."""
@@ -201,18 +174,6 @@ def export_user(sender: SenderArgument, tenant: TenantOption = None, data_dir: D
         lookup.require_user(database, settings.tenant, user_id)
         for record in pipeline_export.export_user(database, settings.tenant, user_id):
             rendering.print_json(record)
-
-
-def _names(people: list[OneByName]) -> Table | str:
-    if not people:
-        return "Nobody is one by name only."
-    headings = ("now", "chat", "then", "messages", "one person")
-    cells = [
-        (person.sender_id, chat.chat_id, chat.sender_id, chat.messages, person.user_id or "")
-        for person in people
-        for chat in person.chats
-    ]
-    return rendering.rows(headings, cells, right=("messages",))
 
 
 def _known(title: str, memories: list[KnownMemory]) -> Table:

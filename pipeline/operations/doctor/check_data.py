@@ -78,13 +78,6 @@ def tenant(tenant: TenantData) -> Iterator[Finding]:
     if tenant.orphans:
         what = f"{tenant.orphans:,} vectors {whose} have no row, or one that was merged into another"
         yield fixable_error("orphans", what, "Deleted text could still be found.", f"{fix}.")
-    if tenant.by_name:
-        yield warning(
-            "names",
-            f"{len(tenant.by_name):,} people {whose} are one in several chats only by name ({_some(tenant.by_name)})",
-            "Their memories, exports and forgetting are mixed if they are several.",
-            "See `backscroll users tell-apart --dry-run`; `backscroll users link` says who is one person.",
-        )
 
 
 def _some(names: Sequence[str]) -> str:

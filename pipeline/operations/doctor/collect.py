@@ -13,7 +13,7 @@ from migrations import REVISION
 from pipeline.ingest import sessionize
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.session_ranges import FOREVER
-from pipeline.operations import names, status
+from pipeline.operations import status
 from pipeline.operations.doctor.facts import Server, Spaces, TenantData
 from pipeline.operations.status import JobCounts
 from pipeline.store.chats import chat_languages, chats
@@ -196,11 +196,6 @@ def tenant_data(database: Database, sample: Sample, rules: SessionPolicy) -> Ite
             drifted=sorted(drifted),
             without_job=lacking,
             orphans=orphans,
-            by_name=[
-                person.sender_id
-                for person in names.to_tell_apart(database, tenant_id)
-                if len(person.chats) > 1 and person.user_id is None
-            ],
         )
 
 

@@ -101,8 +101,6 @@ class TenantData:
     without_job: Mapping[str, int] = field(default_factory=dict)
     # vectors whose row is gone or was merged into another
     orphans: int = 0
-    # ids derived from a name alone, used in several chats and linked to nobody
-    by_name: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -264,12 +264,8 @@ class _WhatsAppReader:
         identity = sender_id(self._chat.chat_id, sender)
         # With and without media the same picture has two placeholders; only that there was one is hashed.
         text = f"[media] {body.text}" if body.media else body.text
-        # the chat is no part of it: what was imported before names were told apart by chat is there by this id
-        by_name = f"whatsapp:{sender}"
-        number = number_id(sender)
-        # nor was every spelling of a number known for one then
         external_id, *aliases = self._ids.names(
-            number or by_name, local.isoformat(), text, other_times, also=[by_name] if number else []
+            number_id(sender) or f"whatsapp:{sender}", local.isoformat(), text, other_times
         )
         message = fields.read_message(
             where,

@@ -30,7 +30,6 @@ _REMOVE = text(f"""
         AND NOT EXISTS ({_MESSAGES} AND m.sent_at > :at)
 """)
 _OF_CHAT = text("SELECT sender_id FROM chat_members WHERE chat_id = :chat ORDER BY sender_id")
-_AMONG = text("SELECT sender_id FROM chat_members WHERE chat_id = :chat AND sender_id = ANY(:senders)")
 _CHATS_OF = text("SELECT DISTINCT chat_id FROM chat_members WHERE sender_id = ANY(:senders) ORDER BY chat_id")
 _CHATS_TO_UNNAME = text(f"""
     SELECT DISTINCT chat_id FROM chat_members c WHERE sender_id = ANY(:senders) AND {IS_SILENT} ORDER BY chat_id
@@ -157,11 +156,6 @@ def remove(connection: Connection, chat_id: str, senders: Sequence[str], at: dat
 def of_chat(connection: Connection, chat_id: str) -> list[str]:
     """Return the senders that are in a chat."""
     return column(connection, _OF_CHAT, chat=chat_id)
-
-
-def among(connection: Connection, chat_id: str, senders: Sequence[str]) -> set[str]:
-    """Return which of these senders are in a chat."""
-    return set(column(connection, _AMONG, chat=chat_id, senders=senders))
 
 
 def chats_of(connection: Connection, senders: Sequence[str]) -> list[str]:
