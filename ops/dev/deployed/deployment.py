@@ -68,11 +68,11 @@ class Deployment:
         return self.settings.port, key.get_secret_value() if key else ""
 
     def connect(self) -> psycopg.Connection:
-        """Connect as the role that sees every tenant; no statement takes longer than 30 s."""
+        """Connect as the role that sees every tenant; neither connecting nor a statement takes longer than 30 s."""
         return psycopg.connect(
             self.postgres.superuser_dsn(DATABASE),
             autocommit=True,
-            connect_timeout=5,
+            connect_timeout=30,
             options="-c statement_timeout=30s -c idle_in_transaction_session_timeout=0",
         )
 
