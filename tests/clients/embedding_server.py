@@ -69,6 +69,7 @@ RUBBISH = {
 REFUSALS: dict[str, tuple[int, dict[str, str], str]] = {
     "busy": (429, {"Retry-After": "7"}, "rate limit reached"),
     "broken": (500, {}, "internal error"),
+    "overloaded": (503, {}, "no slot available"),
     "who are you": (401, {}, "incorrect API key provided: sk-secret"),
     "no such model": (404, {}, "model not found"),
     "too long": (400, {}, "the input length exceeds the context length"),

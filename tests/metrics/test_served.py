@@ -147,11 +147,11 @@ def test_a_model_that_does_not_answer_is_seen(ask: Callable[[], str], database: 
     hand_over(database, CHATS[1])
     gateway = Gateway(database, ScriptedModel(ProviderUnavailable("no answer")))
     call = Call(tenant_id=TENANT, chat_id=CHATS[1], purpose="hyde")
-    for number in range(limits.FAILURES):
+    for number in range(limits.FAILURES_BEFORE_PAUSE):
         with pytest.raises(ProviderUnavailable):
             gateway.complete(call, asking(f"{number}"), timeout_seconds=10)
-    shown = fresh(ask, lambda shown: shown.get("model_failures_total") == limits.FAILURES)
-    assert shown["model_calls_total"] == limits.FAILURES
+    shown = fresh(ask, lambda shown: shown.get("model_failures_total") == limits.FAILURES_BEFORE_PAUSE)
+    assert shown["model_calls_total"] == limits.FAILURES_BEFORE_PAUSE
     assert [value for name, value in shown.items() if name.startswith("provider_stopped")] == [1]
     assert shown['budget_spent_ratio limit="tokens"'] == 0
 

@@ -14,7 +14,6 @@ from alembic import command
 from alembic.config import Config
 
 from ops.local.embedded.postgres import EmbeddedPostgres
-from pipeline.ingest.policy import SessionPolicy
 from schemas.messages import MessageIn
 from tests.conftest import NEXT, alembic_config, next_release
 from tests.ingest.test_sessions_stored import expected, stored
@@ -100,7 +99,7 @@ def all_is_there(deployment: Deployment, chat: str, count: int) -> None:
     deployment.wait_for(chat, count)
     told = talk(count)
     assert deployment.vectors_of(chat) == {message["external_id"]: 1 for message in told}
-    parts = expected([MessageIn.model_validate(one) for one in told], SessionPolicy.of(deployment.settings))
+    parts = expected([MessageIn.model_validate(one) for one in told])
     assert stored(deployment.database, chat) == [(*part[:-1], "summarized") for part in parts]
 
 

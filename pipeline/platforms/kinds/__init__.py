@@ -63,7 +63,7 @@ class Kinds:
 def load(platform: str) -> Kinds:
     """Load the table of a platform, by the name of its file.
 
-    >>> of("telegram").report("messages[3]", "unsupported")
+    >>> load("telegram").report("messages[3]", "unsupported")
     Skipped(where='messages[3]', reason='kind that Telegram does not export')
     """
     table = tomllib.loads(files(__name__).joinpath(f"{platform}.toml").read_text(encoding="utf-8"))
