@@ -1,21 +1,13 @@
-"""The adapters, each driven by the real framework, on a real HTTP API."""
+"""The adapters, each driven by the real framework, on a real HTTP API.
+
+A framework takes seconds to import, which whoever collects these stories need not wait for.
+"""
 
 import asyncio
 from typing import Any
 
 import pytest
-from agents import Agent, RunConfig, Runner, Session, SessionSettings, function_tool
-from agents.testing import ScriptedModel, assistant_message, function_call
 from backscroll_client import AsyncBackscroll, Backscroll
-from backscroll_client.langchain import BackscrollChatMessageHistory, BackscrollRetriever
-from backscroll_client.llama_index import BackscrollMemoryBlock
-from backscroll_client.openai_agents import BackscrollSession
-from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
-from langchain_core.runnables.history import RunnableWithMessageHistory
-from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.memory import Memory
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from tests.clients_python.conftest import BOILER, CHAT
@@ -25,6 +17,12 @@ ANN = "telegram:13"
 
 @pytest.mark.filterwarnings("ignore:.*RunnableWithMessageHistory.*")
 def test_a_chain_of_langchain_goes_on_where_another_process_left_it(memory: Backscroll) -> None:
+    from backscroll_client.langchain import BackscrollChatMessageHistory
+    from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+    from langchain_core.messages import AIMessage, BaseMessage
+    from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+    from langchain_core.runnables.history import RunnableWithMessageHistory
+
     def chain(*answers: str) -> tuple[RunnableWithMessageHistory, list[list[BaseMessage]]]:
         seen: list[list[BaseMessage]] = []
         prompt = ChatPromptTemplate.from_messages([MessagesPlaceholder("history"), ("human", "{question}")])
@@ -51,6 +49,9 @@ def test_a_chain_of_langchain_goes_on_where_another_process_left_it(memory: Back
 def test_a_history_of_langchain_keeps_calls_of_tools_and_images_whole_and_is_searched(
     memory: Backscroll,
 ) -> None:
+    from backscroll_client.langchain import BackscrollChatMessageHistory, BackscrollRetriever
+    from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
     history = BackscrollChatMessageHistory(memory, CHAT, ANN)
     assert history.messages == []
     call = AIMessage("", tool_calls=[{"name": "look", "args": {"at": "锅炉"}, "id": "c1"}])
@@ -77,6 +78,10 @@ def test_a_history_of_langchain_keeps_calls_of_tools_and_images_whole_and_is_sea
 
 
 def test_an_agent_of_openai_remembers_and_keeps_calls_of_tools(url: str) -> None:
+    from agents import Agent, RunConfig, Runner, Session, SessionSettings, function_tool
+    from agents.testing import ScriptedModel, assistant_message, function_call
+    from backscroll_client.openai_agents import BackscrollSession
+
     pressure = function_tool(
         lambda: "1.4 bar", name_override="pressure", description_override="The boiler's."
     )
@@ -124,6 +129,10 @@ def test_an_agent_of_openai_remembers_and_keeps_calls_of_tools(url: str) -> None
 
 
 def test_a_memory_of_llama_index_knows_what_its_queue_has_let_go(url: str) -> None:
+    from backscroll_client.llama_index import BackscrollMemoryBlock
+    from llama_index.core.base.llms.types import ChatMessage
+    from llama_index.core.memory import Memory
+
     async def story() -> None:
         async with AsyncBackscroll() as memory:
             engine = create_async_engine("sqlite+aiosqlite:///:memory:")
