@@ -103,15 +103,17 @@ def next_release(owner_url: str, folder: Path, upgrade: str, downgrade: str = "p
 LONGEST = (
     "tests/processes/",
     "tests/clients/",
-    "tests/text/test_growth.py",
-    "tests/dev/eval/test_chats.py",
-    "tests/chaos/",
-    "tests/commands/test_doctor.py",
-    "tests/ops/test_backup.py",
     "tests/events/test_payloads.py",
     "tests/ops/test_up.py",
+    "tests/dev/eval/test_chats.py",
+    "tests/chaos/",
     "tests/dev/eval/test_flatmates.py",
+    "tests/commands/test_doctor.py",
     "tests/clients_python/test_bots.py",
+    "tests/ops/test_backup.py",
+    "tests/deployment/test_processes.py",
+    "tests/dev/test_bench.py",
+    "tests/text/test_growth.py",
     "tests/hostile/",
 )
 

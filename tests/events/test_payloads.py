@@ -82,9 +82,9 @@ def forget_chats(client: httpx.Client, stored: Kept, work: Callable[[], None]) -
     [
         (edit_and_delete, KEPT, PLATFORMS),
         # which of its ids a platform names is the same whatever was changed: two with members, moves and direct chats
-        (move, KEPT, ["baileys", "telegram"]),
+        (move, KEPT, ["telegram"]),
         (forget_people, PEOPLE, ["baileys", "telegram"]),
-        (forget_chats, CHATS, ["baileys", "telegram"]),
+        (forget_chats, CHATS, ["baileys"]),
     ],
     ids=["edited and deleted", "moved", "people forgotten", "chats forgotten"],
 )
