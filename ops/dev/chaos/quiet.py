@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+from functools import partial
+from typing import Any
 
 import psycopg
 from redis.exceptions import RedisError
@@ -54,13 +56,20 @@ def left_to_do(deployment: Deployment) -> int:
 def wait_recovered(deployment: Deployment, seconds: float) -> float | None:
     """Wait until all that is due now is taken up, and then until it is done; return the seconds until the former.
 
-    Taken up: every kind that was due is being claimed again, and all that dead processes held, too. None if either
-    takes longer than `seconds`.
+    Taken up: every kind that was due is being claimed again, and all that dead processes held, too. None if it is not
+    taken up within `seconds`, or if none of it is done for as long.
     """
     with deployment.connect() as connection:
         ((at, token),) = connection.execute(_MARK).fetchall()
         waiting: dict[str, int] = dict(connection.execute(_WAITING).fetchall())
         mark = {"at": at, "token": token, "waiting": json.dumps(waiting)}
         taken = wait(lambda: not count(connection, _NOT_TAKEN_UP, mark), seconds, meanwhile=deployment.tend)
-        done = wait(lambda: not count(connection, _LEFT, mark), seconds, meanwhile=deployment.tend)
-    return None if done is None else taken
+        while left := count(connection, _LEFT, mark):
+            # how long all of it takes depends on how much was sent
+            if wait(partial(_has_fallen, connection, mark, left), seconds, meanwhile=deployment.tend) is None:
+                return None
+    return taken
+
+
+def _has_fallen(connection: psycopg.Connection, mark: dict[str, Any], left: int) -> bool:
+    return count(connection, _LEFT, mark) < left

@@ -163,7 +163,7 @@ class ChaosRun:
         up = wait(self._on.is_ready, deployments.READY_SECONDS, meanwhile=self._on.tend)
         taken = quiet.wait_recovered(self._on, RECOVERY_SECONDS)
         if up is None or taken is None:
-            self.violations.append(f"no recovery within {RECOVERY_SECONDS:.0f} s of {kind}")
+            self.violations.append(f"nothing recovered for {RECOVERY_SECONDS:.0f} s after {kind}")
             return
         self._recovered.append({"fault": kind, "taken": round(taken, 2), "bound": bound})
         if taken > bound:
