@@ -4,9 +4,9 @@ A framework takes seconds to import, which whoever collects these stories need n
 """
 
 import asyncio
+import warnings
 from typing import Any
 
-import pytest
 from backscroll_client import AsyncBackscroll, Backscroll
 from sqlalchemy.ext.asyncio import create_async_engine
 
@@ -15,13 +15,15 @@ from tests.clients_python.conftest import BOILER, CHAT
 ANN = "telegram:13"
 
 
-@pytest.mark.filterwarnings("ignore:.*RunnableWithMessageHistory.*")
 def test_a_chain_of_langchain_goes_on_where_another_process_left_it(memory: Backscroll) -> None:
     from backscroll_client.langchain import BackscrollChatMessageHistory
     from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
     from langchain_core.messages import AIMessage, BaseMessage
     from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
     from langchain_core.runnables.history import RunnableWithMessageHistory
+
+    # the import has put its own filters first
+    warnings.filterwarnings("ignore", ".*RunnableWithMessageHistory.*")
 
     def chain(*answers: str) -> tuple[RunnableWithMessageHistory, list[list[BaseMessage]]]:
         seen: list[list[BaseMessage]] = []
