@@ -9,10 +9,11 @@ import hmac
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any, TypeVar
 
 import structlog
 from anyio import CapacityLimiter, to_thread
@@ -24,6 +25,9 @@ from schemas.bots.keys import SCOPES, CurrentKey
 from schemas.errors import BackscrollError
 
 log = structlog.get_logger(__name__)
+
+A = TypeVar("A")
+T = TypeVar("T")
 
 REFRESH_SECONDS = 2.0
 """How often keys in use are read again."""
@@ -66,6 +70,7 @@ class Keyring:
         # its own threads, as those of requests may all be busy
         self._threads = CapacityLimiter(2)
         self._tasks: list[asyncio.Task[None]] = []
+        self._in_threads: set[asyncio.Task[Any]] = set()
 
     def start(self) -> None:
         """Start reading keys and writing their last use."""
@@ -77,6 +82,8 @@ class Keyring:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        # a thread goes on when its task is cancelled, and would return its connection to a pool that is closed
+        await asyncio.gather(*self._in_threads, return_exceptions=True)
         self._database.close()
 
     async def find(self, secret: str) -> CurrentKey | None:
@@ -140,7 +147,7 @@ class Keyring:
             if not digests:
                 continue
             try:
-                keys = await to_thread.run_sync(self._fetch, list(digests), limiter=self._threads)
+                keys = await self._in_thread(self._fetch, list(digests))
             except Exception as error:  # noqa: BLE001 - whoever waits hears of it
                 self._failed_at = time.monotonic()
                 log.warning("keys_not_read", error=_name(error))
@@ -164,9 +171,16 @@ class Keyring:
                     known.noted_at = now
                     due.setdefault(known.key.tenant, []).append(known.key.id)
             try:
-                await to_thread.run_sync(self._note, due, limiter=self._threads)
+                await self._in_thread(self._note, due)
             except Exception as caught:  # noqa: BLE001 - written a minute later
                 log.warning("use_of_keys_not_written", error=_name(caught))
+
+    async def _in_thread(self, function: Callable[[A], T], argument: A) -> T:
+        """Call a function in a thread; `close` waits until it has returned."""
+        running = asyncio.create_task(to_thread.run_sync(function, argument, limiter=self._threads))
+        self._in_threads.add(running)
+        running.add_done_callback(self._in_threads.discard)
+        return await asyncio.shield(running)
 
     def _fetch(self, digests: Sequence[bytes]) -> dict[bytes, CurrentKey]:
         with self._database.tenant("") as connection:

@@ -74,4 +74,6 @@ def test_nothing_is_lost_and_parts_add_up(talk: list[tuple[float, float, str]], 
     for found in (blend(hits), rerank.faded(hits, NOW, 0.95), diverse):
         assert sorted(order(found)) == sorted(order(hits))
         for each in found:
-            assert sum(each.parts.values()) == pytest.approx(each.score, abs=1e-9)
+            # large parts that cancel each other leave their own rounding
+            largest = max(1.0, *map(abs, each.parts.values()))
+            assert sum(each.parts.values()) == pytest.approx(each.score, abs=1e-9 * largest)
