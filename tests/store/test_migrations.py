@@ -151,21 +151,21 @@ def test_a_database_of_a_released_version_is_upgraded_without_a_loss_and_answers
     # Then all that was known is known, and found
     for before, after in zip(recorded["known"], known(database), strict=True):
         assert after.items() >= before.items()
-    told = answers(database, settings)
     expected = (
         "we take the plumber from Almada for 240 euros",
         "old wooden boat",
         "allergic to nuts",
         "Wednesdays",
     )
-    for answer, wanted in zip(told, expected, strict=True):
+    for answer, wanted in zip(answers(database, settings), expected, strict=True):
         assert wanted in answer
     due, counts = rows(database, DUE_JOBS), rows(database, COUNTS)
     assert ("ingest", "test:house") in due
     assert 0 not in counts[0]
     # And the next version changes nothing of it
     command.upgrade(config, NEXT)
-    assert answers(database, settings) == told
+    for answer, wanted in zip(answers(database, settings), expected, strict=True):
+        assert wanted in answer
     assert (rows(database, DUE_JOBS), rows(database, COUNTS)) == (due, counts)
     # And what was due is done
     place(database)
