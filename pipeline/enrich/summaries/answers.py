@@ -23,7 +23,7 @@ about half, an unrelated one an eighth."""
 _MIN_TERMS = 4
 # Only the beginning of a word is compared, as endings are inflected.
 _STEM_CHARS = 5
-# Content words of a telling message; with so many telling messages, a summary must cover at least two.
+# Content words from which a message tells something, and number of such messages from which a summary must cover two.
 _TELLING_TERMS, _TELLING_MESSAGES = 2, 3
 
 _LISTS = {

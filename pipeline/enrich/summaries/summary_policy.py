@@ -22,7 +22,7 @@ class Rollout:
 
     # only those of these chats; empty: all chats
     chats: frozenset[str] = frozenset()
-    # in a quiet chat only every so many sessions
+    # in a quiet chat only every n-th session, as this says
     every: int = 1
 
 
