@@ -6,6 +6,7 @@
 import json
 import tempfile
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ from tests.test_pipeline import place, run, summarizer
 FOLDER = Path(__file__).parent
 VERSIONS = sorted({FIRST, *(path.stem for path in FOLDER.glob("*.json"))})
 CHAT = ChatIn(chat_id="test:house", title="The house", time_zone="Europe/Lisbon")
+ASKED_AT = datetime(2027, 1, 1, tzinfo=UTC)
+"""After all that is recorded. A context tells the minute of its question."""
 SAID = (
     (0, "Ann", "the boiler is broken again, it shows E41"),
     (1, "Bob", "I know a plumber from Almada"),
@@ -116,7 +119,7 @@ def answers(database: Database, settings: Settings) -> list[str]:
         build_context(
             database,
             TENANT,
-            ContextQuery(chat_id=CHAT.chat_id, user_id="test:Ann", query=question),
+            ContextQuery(chat_id=CHAT.chat_id, user_id="test:Ann", query=question, as_of=ASKED_AT),
             embedder=embedder,
             settings=settings,
         ).text
