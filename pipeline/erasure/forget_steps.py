@@ -78,7 +78,7 @@ class Deletion:
                 yield from self._chat(chat_id)
         if self.senders is not None:
             with self.transaction() as connection:
-                store.unname_merged(connection, names)
+                store.unname(connection, names)
                 known_in = {*spoken_in, *membership.chats_of(connection, self.senders)}
                 person = pruned_senders.PrunedPerson(self.senders, names, sorted(known_in))
                 pruned_in = pruned_senders.chats_of(connection, person)

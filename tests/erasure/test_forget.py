@@ -24,7 +24,8 @@ from tests.llm.chat_models import ScriptedModel, retold, summarizing
 from tests.tables import OF_TENANTS, TABLES
 from tests.test_pipeline import embed_all, learns, place, rows, run
 
-GROUP, DIRECT = ChatIn(chat_id="test:group", title="Group"), ChatIn(chat_id="test:direct", title="Direct")
+GROUP = ChatIn(chat_id="test:group", title="Group")
+DIRECT = ChatIn(chat_id="test:direct", kind="direct", title="Zora")
 ZORA = Subject(kind="user", sender_id="test:zora")
 
 

@@ -30,6 +30,7 @@ _UNNAME_MERGED = text("""
     UPDATE conversation_sessions SET participants = '{}'
     WHERE status = 'merged' AND participants && CAST(:names AS text[])
 """)
+_UNTITLE_DIRECT = text("UPDATE chats SET title = '' WHERE kind = 'direct' AND title = ANY(:names)")
 # Memories that belong to a person, or did before they were promoted: one index for each of the three.
 OF_PERSON = """(scope = 'user' AND user_id = ANY(:senders)
     OR scope = 'session' AND session_id IS NOT NULL AND user_id = ANY(:senders) OR promoted_from = ANY(:senders))"""
@@ -150,9 +151,10 @@ def drop_pending_of_chat(connection: Connection, chat_id: str, until: datetime) 
     run(connection, _DROP_PENDING_OF_CHAT, chat=chat_id, until=until)
 
 
-def unname_merged(connection: Connection, names: Sequence[str]) -> None:
-    """Remove the participants of merged sessions that name any of these people."""
+def unname(connection: Connection, names: Sequence[str]) -> None:
+    """Remove the participants of merged sessions, and the titles of direct chats, that name any of these people."""
     run(connection, _UNNAME_MERGED, names=names)
+    run(connection, _UNTITLE_DIRECT, names=names)
 
 
 def delete_memories(
