@@ -12,6 +12,7 @@ import structlog
 from celery import Celery
 from celery.utils.nodenames import gethostname
 from kombu.exceptions import OperationalError
+from redis import Redis
 from redis.exceptions import RedisError, ResponseError
 
 from schemas.errors import QueueUnavailable
@@ -93,13 +94,13 @@ def batch_of(kind: str, settings: Settings) -> int:
     return OF_KIND[kind].batch
 
 
-# Wake-ups that may wait in a queue besides two for each of its workers. Each covers a batch, and its worker repeats it
-# while there is more: further ones would be useless.
+# Wake-ups of a kind that may wait besides two for each worker of its queue. Each covers a batch, and its worker repeats
+# it while there is more: further ones would be useless.
 SPARE_WAKE_UPS = 20
 
 
 def wake_up(app: Celery, kind: str, times: int = 1) -> None:
-    """Send up to `times` wake-ups to the workers of a kind, unless enough wait in their queue.
+    """Send up to `times` wake-ups to the workers of a kind, unless enough of them wait.
 
     A failure is only logged: the jobs are in the database, and the sweep sends wake-ups again.
     """
@@ -110,11 +111,23 @@ def wake_up(app: Celery, kind: str, times: int = 1) -> None:
             app.pool.acquire(block=True) as connection,
             connection.default_channel.conn_or_acquire() as client,
         ):
-            waiting = int(client.llen(queue.full_name))
-        for _ in range(min(times, 2 * queue.concurrency + SPARE_WAKE_UPS - waiting)):
+            room = 2 * queue.concurrency + SPARE_WAKE_UPS - _waiting(client, kind)
+        for _ in range(min(times, room)):
             app.send_task(f"backscroll.{kind}", queue=queue.full_name, retry=False)
     except (OperationalError, RedisError, OSError) as error:
         log.warning("wake_up_failed", kind=kind, error=str(error))
+
+
+def waiting(app: Celery, kind: str) -> int:
+    """Return how many wake-ups of a kind wait. Raises `kombu.exceptions.OperationalError` when Redis is away."""
+    with app.connection_for_read() as connection:
+        return _waiting(connection.default_channel.client, kind)
+
+
+def _waiting(client: Redis, kind: str) -> int:
+    # each kind has room of its own: one that has much to do would keep the others of its queue waiting
+    name = f'"task": "backscroll.{kind}"'.encode()
+    return sum(name in task for task in client.lrange(OF_KIND[kind].full_name, 0, -1))
 
 
 def enqueue_payload(app: Celery, payload: str, trace_id: str | None) -> None:

@@ -21,8 +21,8 @@ COUNT_UP_TO = max(2 * queue.concurrency * queue.batch for queue in queues.OF_KIN
 def sweep(self: Task) -> None:
     """Sweep everything once.
 
-    A queue gets wake-ups while it has fewer than two for each worker: more would only wait, fewer would leave workers
-    idle. Wake-ups are not recorded, so no record can be wrong.
+    A kind gets wake-ups while it has fewer than two for each worker of its queue: more would only wait, fewer would
+    leave workers idle. Wake-ups are not recorded, so no record can be wrong.
     """
     if queues.length(self.app, queues.SWEEP.full_name) > MAX_WAITING_SWEEPS:
         return
@@ -41,7 +41,7 @@ def _sweep(app: Celery, held: resources.Resources) -> None:
         if queue is None:
             log.warning("job_of_unknown_kind", kind=kind, rows=due)
             continue
-        room = 2 * queue.concurrency - queues.length(app, queue.full_name)
+        room = 2 * queue.concurrency - queues.waiting(app, kind)
         queues.wake_up(app, kind, max(0, min(room, math.ceil(due / queues.batch_of(kind, held.settings)))))
     if swept.sessions_closed or swept.given_up:
         log.info("swept", closed=swept.sessions_closed, given_up=swept.given_up)
