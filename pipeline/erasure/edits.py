@@ -74,10 +74,11 @@ def edit(
         _remove_derived_ahead(database, tenant_id, chat_id, message.id)
     with database.tenant(tenant_id) as connection:
         chat_id, external_id = _lock_address(connection, tenant_id, *requested)
+        chat = chats.lock_exclusively(connection, chat_id)
+        # under the lock: who forgets a person suppresses and deletes their messages under it
         at = _edited_at(connection, chat_id, external_id, edited_at)
         if at is None:
             return Changed(outcome="kept_out")
-        chat = chats.lock_exclusively(connection, chat_id)
         if chat is None:
             chats.ensure(connection, tenant_id, ChatIn(chat_id=chat_id))
             chat = chats.lock_exclusively(connection, chat_id)

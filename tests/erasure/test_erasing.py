@@ -12,6 +12,7 @@ from pipeline.erasure import derived, edits, erase, forget
 from pipeline.ingest import accept
 from pipeline.memories import statements as memories
 from pipeline.people import membership
+from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
 from pipeline.store.erasure import suppression as suppression_list
 from schemas.errors import Retryable
@@ -50,13 +51,13 @@ def impatient(settings: Settings) -> Iterator[Database]:
     other.close()
 
 
-def until_somebody_waits(database: Database) -> None:
-    """Until a transaction of this database waits for a lock."""
+def until_somebody_waits(database: Database, who: int = 1) -> None:
+    """Until so many transactions of this database wait for a lock."""
     waiting = (
         "SELECT 1 FROM pg_locks l JOIN pg_stat_activity a USING (pid) "
         "WHERE NOT l.granted AND a.datname = current_database()"
     )
-    while not rows(database, waiting):
+    while len(rows(database, waiting)) < who:
         time.sleep(0.01)
 
 
@@ -72,6 +73,24 @@ def log(database: Database, context_id: str, query: str, shown: list[str], chat:
             """),
             {"id": context_id, "chat": chat, "query": query, "shown": shown},
         )
+
+
+def test_an_edit_that_waits_for_forgetting_brings_nothing_back(database: Database) -> None:
+    accept.accept(database, TENANT, CHAT, [message(0, "der Schlüssel 🔑", id="m", sender_id="test:zora")])
+    place(database)
+    forget.start(database, TENANT, Subject(kind="user", sender_id="test:zora"))
+    with ThreadPoolExecutor(2) as pool:
+        with database.tenant(TENANT) as connection:
+            chats.lock_exclusively(connection, CHAT.chat_id)
+            # Given that her forgetting comes to the chat first, and then an edit of what she said
+            forgetting = pool.submit(run, database, "forget", forget.forgetter(database, SESSION_POLICY))
+            until_somebody_waits(database)
+            where = (database, TENANT, CHAT.chat_id, "m")
+            edit = pool.submit(edits.edit, *where, "der Schlüssel 🗝", None, SESSION_POLICY)
+            until_somebody_waits(database, 2)
+        forgetting.result()
+        assert edit.result().outcome == "kept_out"
+    assert rows(database, "SELECT count(*) FROM pending_changes") == [(0,)]
 
 
 # Which locks
