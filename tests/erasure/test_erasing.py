@@ -51,13 +51,13 @@ def impatient(settings: Settings) -> Iterator[Database]:
     other.close()
 
 
-def until_somebody_waits(database: Database, who: int = 1) -> None:
-    """Until so many transactions of this database wait for a lock."""
+def until_somebody_waits(database: Database, count: int = 1) -> None:
+    """Return once `count` transactions of this database wait for a lock."""
     waiting = (
         "SELECT 1 FROM pg_locks l JOIN pg_stat_activity a USING (pid) "
         "WHERE NOT l.granted AND a.datname = current_database()"
     )
-    while len(rows(database, waiting)) < who:
+    while len(rows(database, waiting)) < count:
         time.sleep(0.01)
 
 

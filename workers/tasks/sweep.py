@@ -13,7 +13,7 @@ log = structlog.get_logger(__name__)
 
 # If more sweeps wait, as after an outage, a sweep is skipped.
 MAX_WAITING_SWEEPS = 10
-# No queue needs more wake-ups than two for each of its workers.
+# No kind needs more wake-ups than two for each worker of its queue.
 COUNT_UP_TO = max(2 * queue.concurrency * queue.batch for queue in queues.OF_KIND.values())
 
 
