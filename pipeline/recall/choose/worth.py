@@ -1,8 +1,7 @@
 """Rate from 0 to 1 how much anything that a context may show is worth its tokens. Pure.
 
-Below `LIMIT` nothing is shown. It was chosen on the fitted chats, at a budget of 2,000 tokens: there 10.4 % of what is
-shown is evidence or stands within two messages of it, in 1,243 tokens with 95.1 % of the answers; with 0.5 it is
-11.8 %, in 1,087 tokens with 93.7 %.
+Below `LIMIT` nothing is shown. It was chosen on the fitted chats, at a budget of 2,000 tokens: there 1,218 tokens are
+used, 16.7 % of them are evidence or within two messages of it, and hold 95.0 % of the answers.
 """
 
 from collections.abc import Sequence
