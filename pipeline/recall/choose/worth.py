@@ -1,7 +1,8 @@
 """Rate from 0 to 1 how much anything that a context may show is worth its tokens. Pure.
 
-Below `LIMIT` nothing is shown. It was chosen on the fitted chats, at a budget of 2,000 tokens: there 1,218 tokens are
-used, 16.7 % of them are evidence or within two messages of it, and hold 95.0 % of the answers.
+Below `LIMIT` nothing is shown. It was chosen on the fitted chats, at a budget of 2,000 tokens: with
+multilingual-e5-small, 1,218 tokens are used there; they hold 95.0 % of the answers, and 16.7 % of them are evidence or
+within two messages of it.
 """
 
 from collections.abc import Sequence
