@@ -73,6 +73,7 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
     database = Database.from_settings(restricted, pool_size=threads, ready=threads // 2)
     app = FastAPI(
         lifespan=_open_and_close,
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         # no redirects: most bots lose the answer to a redirected request

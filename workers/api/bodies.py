@@ -1,8 +1,8 @@
-"""Request bodies: JSON of at most 8 MiB, read and checked by one dependency, `Body[Model]`.
+"""What arrives from outside: bodies and forms, read within limits, and parsed where nobody waits for it.
 
-FastAPI's own handling would break promises: it reads a body of any size to its end before it checks the API key; it
-parses and validates in the event loop, where a large body delays all other requests; it accepts NaN and infinity; and
-it refuses other content types, such as that of `curl -d`.
+`Body[Model]` is the dependency for JSON. FastAPI's own handling would break promises: it reads a body of any size to
+its end before it checks the API key; it parses and validates in the event loop, where a large body delays all other
+requests; it accepts NaN and infinity; and it refuses other content types, such as that of `curl -d`.
 """
 
 import asyncio
@@ -11,13 +11,14 @@ import math
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from urllib.parse import parse_qsl
 
 from anyio import to_thread
 from fastapi import Depends, Request
 from pydantic import BaseModel
 
 from schemas.errors import InvalidInput
-from schemas.messages import clean_json
+from schemas.messages import clean_json, clean_text
 from schemas.payloads import parse_payload
 from workers.api.admission import caller_of
 from workers.api.errors import HttpError
@@ -28,8 +29,9 @@ R = TypeVar("R")
 
 _UNSTORABLE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 MAX_BODY_BYTES = 8 * 1024 * 1024
-SMALL_BODY_BYTES = 16 * 1024
-"""Size up to which a body is parsed in less time than a thread takes to start in a busy process."""
+LOOP_BYTES = 4 * 1024
+"""The most that is parsed in the event loop, where all other requests wait: less work than handing it to a thread."""
+MAX_FORM_FIELDS = 50
 LARGE_BODY_BYTES, LARGE_AT_ONCE = 256 * 1024, 2
 """Size from which a body takes tenths of a second, and how many of them a process works on at once: each computing
 thread makes the event loop, and so all requests, wait for the interpreter."""
@@ -45,9 +47,9 @@ class BodyReader:
 
     # async: with a thread for each slow sender, none would be left for others
     async def __call__(self, request: Request) -> BaseModel:
-        """Read and parse the body, a large one in a thread; check that the key may name its chat."""
+        """Read and parse the body; check that the key may name its chat."""
         body = await read(request)
-        parsed = await in_thread_if_large(request, body, lambda: parse(self.model, body))
+        parsed = await off_loop(request, body, lambda: parse(self.model, body))
         caller = caller_of(request)
         if caller.access.chat == "body":
             caller.require_chats([getattr(parsed, "chat_id", None)])
@@ -65,27 +67,27 @@ else:
             return Annotated[model, Depends(BodyReader(model))]
 
 
-async def read(request: Request) -> bytes:
+async def read(request: Request, most: int = MAX_BODY_BYTES) -> bytes:
     """Read the body of a request. Raises `HttpError` for one that is too large or too slow."""
     stated = request.headers.get("content-length", "")
-    if stated.isdigit() and int(stated) > MAX_BODY_BYTES:
-        raise _too_large()
+    if stated.isdigit() and int(stated) > most:
+        raise _too_large(most)
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
             async for part in request.stream():
                 body += part
-                if len(body) > MAX_BODY_BYTES:
-                    raise _too_large()
+                if len(body) > most:
+                    raise _too_large(most)
     except TimeoutError:
         detail = f"The body must arrive within {BODY_SECONDS:.0f} s."
         raise HttpError(408, "slow-body", detail) from None
     return bytes(body)
 
 
-async def in_thread_if_large(request: Request, body: bytes, call: Callable[[], R]) -> R:
-    """Parse a body, in a thread unless it is small."""
-    return call() if len(body) <= SMALL_BODY_BYTES else await in_thread(request, body, call)
+async def off_loop(request: Request, body: bytes, call: Callable[[], R]) -> R:
+    """Call what parses a body, in a thread unless it is small."""
+    return call() if len(body) <= LOOP_BYTES else await in_thread(request, body, call)
 
 
 async def in_thread(request: Request, body: bytes, call: Callable[..., R], *args: Any) -> R:
@@ -94,9 +96,15 @@ async def in_thread(request: Request, body: bytes, call: Callable[..., R], *args
     return await to_thread.run_sync(call, *args, limiter=turns)
 
 
-def _too_large() -> HttpError:
-    detail = f"A body may have {MAX_BODY_BYTES} bytes: send the messages in several requests."
-    return HttpError(413, "too-large", detail)
+def _too_large(most: int) -> HttpError:
+    remedy = ": send the messages in several requests" if most == MAX_BODY_BYTES else ""
+    return HttpError(413, "too-large", f"A body may have {most} bytes here{remedy}.")
+
+
+def require_off_loop(body: bytes) -> None:
+    """Raise `RuntimeError` for more than `LOOP_BYTES` in an event loop; everything that parses a body calls this."""
+    if len(body) > LOOP_BYTES and asyncio._get_running_loop() is not None:
+        raise RuntimeError(f"{len(body)} bytes would be parsed in the event loop")
 
 
 def parse(model: type[T], body: bytes) -> T:
@@ -110,8 +118,19 @@ def parse(model: type[T], body: bytes) -> T:
         raise _too_deep() from None
 
 
+def fields_of(body: bytes) -> dict[str, str]:
+    """Parse a form; fields left empty are left out. Raises `InvalidInput`."""
+    require_off_loop(body)
+    try:
+        fields = parse_qsl(body.decode(errors="replace"), max_num_fields=MAX_FORM_FIELDS)
+    except ValueError:
+        raise InvalidInput(f"a form has at most {MAX_FORM_FIELDS} fields", field="body") from None
+    return {clean_text(name): clean_text(value) for name, value in fields}
+
+
 def value_of(body: bytes) -> Any:
     """Parse a body as JSON that Postgres can store. Raises `InvalidInput`."""
+    require_off_loop(body)
     try:
         value = _json(body)
         # in JSON, characters that Postgres cannot store are escapes; most bodies have none and need no copy

@@ -5,7 +5,7 @@ hooks that fail, or repeat refused events for hours: proven but unreadable event
 """
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import structlog
@@ -27,7 +27,7 @@ from schemas.errors import InvalidInput
 from schemas.messages import ChatIn, clean_text
 from workers.api.admission import Caller, caller_of, take_messages
 from workers.api.api_route import DirectRoute
-from workers.api.bodies import in_thread_if_large, read, value_of
+from workers.api.bodies import LOOP_BYTES, MAX_BODY_BYTES, off_loop, read, require_off_loop, value_of
 from workers.api.errors import HttpError, request_id, responses
 from workers.api.openapi import any_body
 from workers.api.scopes import OPEN
@@ -38,6 +38,8 @@ log = structlog.get_logger(__name__)
 router = APIRouter(tags=["events"], route_class=DirectRoute)
 
 Platform = Annotated[str, Path(json_schema_extra={"enum": list(platform_events.PARSERS)})]
+MAX_HOOK_BYTES = {"telegram": 2**20, "slack": 2**20, "discord": 2**20, "whatsapp": 4 * 2**20}
+"""More than these platforms send at once, by what they say."""
 MAX_SMALL = 20
 """Most events that are checked in the event loop."""
 SOURCE_SECONDS = 5.0
@@ -61,14 +63,14 @@ async def post_events(request: Request, platform: Platform) -> Response:
     """
     caller, api = caller_of(request), state_of(request)
     body = await read(request)
-    events = await in_thread_if_large(request, body, lambda: platform_events.parse(platform, value_of(body)))
+    events = await off_loop(request, body, lambda: platform_events.parse(platform, value_of(body)))
     broken = [event for event in events if isinstance(event, Broken)]
     if broken and all(isinstance(event, Broken | ChatIn) for event in events):
         reason = "; ".join(f"{event.where}: {event.reason}" for event in broken[:MAX_NAMED])
         raise InvalidInput(reason, field=broken[0].where)
     if named := _chats_of(events):
         caller.require_chats(named)
-    return _answer(await store(api, caller, events))
+    return _answer(await store(api, caller, events, in_loop=len(body) <= LOOP_BYTES))
 
 
 HOOK = "/v1/events/{platform}/{source_id}"
@@ -88,19 +90,21 @@ async def post_hook(request: Request, platform: Platform, source_id: str) -> Res
     source may not write to.
     """
     source = await _source(request, platform, source_id)
-    body = await read(request)
-    reason = proofs.check(platform, source.secret, request.headers, body, time.time())
-    if reason is not None:
-        raise HttpError(401, "unproven", f"This is not proven to come from the platform: {reason}.")
+    if platform in proofs.BY_HEADER:
+        _require_proof(platform, source.secret, request.headers, b"")
+    body = await read(request, MAX_HOOK_BYTES.get(platform, MAX_BODY_BYTES))
+
+    def proven() -> Response | list[Event]:
+        _require_proof(platform, source.secret, request.headers, body)
+        return _handshake_or_events(platform, value_of(body))
+
     try:
-        events = await in_thread_if_large(
-            request, body, lambda: _handshake_or_events(platform, value_of(body))
-        )
+        events = await off_loop(request, body, proven)
         if isinstance(events, Response):
             return events
-        caller = Caller(source.key, OPEN)
-        allowed = list(_only_of(source.key.chats, events))
-        receipt = await store(state_of(request).for_chats(source.key.chats), caller, allowed)
+        caller, allowed = Caller(source.key, OPEN), list(_only_of(source.key.chats, events))
+        api, in_loop = state_of(request).for_chats(source.key.chats), len(body) <= LOOP_BYTES
+        receipt = await store(api, caller, allowed, in_loop=in_loop)
     except InvalidInput as error:
         # the reason may quote what people wrote
         log.warning("event_unreadable", platform=platform, field=error.field)
@@ -156,6 +160,13 @@ def _find(api: ApiState, source_id: str) -> SecretSource | None:
         return event_sources.find(connection, source_id)
 
 
+def _require_proof(platform: str, secret: str, headers: Mapping[str, str], body: bytes) -> None:
+    require_off_loop(body)
+    reason = proofs.check(platform, secret, headers, body, time.time())
+    if reason is not None:
+        raise HttpError(401, "unproven", f"This is not proven to come from the platform: {reason}.")
+
+
 def _handshake_or_events(platform: str, value: Any) -> Response | list[Event]:
     """Return the answer to a platform's handshake with a new URL, or else its events."""
     match platform, value:
@@ -180,13 +191,13 @@ def _chats_of(events: Iterable[Event]) -> set[str]:
     return {chat_id for chat_id in named if chat_id is not None}
 
 
-async def store(api: ApiState, caller: Caller, events: Sequence[Event]) -> EventsReceipt:
-    """Store events: a few messages of one chat in the event loop, anything else in a thread."""
+async def store(api: ApiState, caller: Caller, events: Sequence[Event], *, in_loop: bool) -> EventsReceipt:
+    """Store events: a few messages of one chat in the event loop, if it may be there, anything else in a thread."""
     tenant = caller.key.tenant
     if caller.key.messages_per_day is not None:
         handed_over = sum(isinstance(event, Record) for event in events)
         await run_in_threadpool(take_messages, api.database, caller.key, handed_over)
-    messages = apply.one_chat(events) if len(events) <= MAX_SMALL else None
+    messages = apply.one_chat(events) if in_loop and len(events) <= MAX_SMALL else None
     if messages and api.backlog.is_counted(tenant):
         api.backlog.require_room(tenant)
         limits = MessageLimits.of(api.settings)
