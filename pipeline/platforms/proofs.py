@@ -18,7 +18,7 @@ _SIGNED_TIMES = {
     "standard": "webhook-timestamp",
 }
 """Headers with the time that a platform signs. WhatsApp signs none, Telegram and Matrix only send their token: a replay
-cannot be told from the platform's own repetition: it stores no message twice, and puts no edit over a newer one."""
+of theirs looks like a repetition, which stores no message twice, and puts no edit over a newer one."""
 _WHSEC = "whsec_"
 
 
