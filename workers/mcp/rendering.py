@@ -1,7 +1,6 @@
 """Render an answer for a model: the tool's fields, their schema, and a text of who said what and when.
 
-What people wrote is data, as in a context: fenced as recalled, so that it is not stored again, and without anything
-that could end the fence, begin a turn or a line, or be read by a model alone.
+What people wrote is data, as in a context: fenced as recalled, and without what ends a fence, begins a turn or a line.
 """
 
 from collections.abc import Iterable
@@ -45,25 +44,24 @@ def schema_of(fields: Fields | None, schema: dict[str, Any], definitions: dict[s
 
 def as_text(answer: dict[str, Any], structured: dict[str, Any]) -> str:
     """Return an answer as fenced lines, one for each part of a list, after a context's own text."""
-    if "text" not in answer:
-        return fenced(_lines(structured))
-    # a context fences what it quotes; other tools also need the ids of its memories
-    parts = [item for block in structured["blocks"] for item in block["items"] if item["kind"] == "memory"]
-    return "\n".join([answer["text"], *([fenced(map(_line, parts))] if parts else [])])
+    if "text" in answer:
+        # a context fences what it quotes; other tools also need the ids of its memories
+        parts = [
+            part for block in structured["blocks"] for part in block["items"] if part["kind"] == "memory"
+        ]
+        return "\n".join([answer["text"], *([fenced(map(_line, parts))] if parts else [])])
+    lines = []
+    for name, part in structured.items():
+        if isinstance(part, list):
+            lines += [f"{name}:" if part else f"{name}: none", *map(_line, part)]
+        else:
+            lines.append(f"{name}: {part}")
+    return fenced(lines)
 
 
 def fenced(lines: Iterable[str]) -> str:
     """Fence texts as recalled, each on a line of its own."""
     return "\n".join([fencing.OPEN, *map(truncate.one_line, lines), fencing.CLOSE])
-
-
-def _lines(structured: dict[str, Any]) -> Iterable[str]:
-    for name, part in structured.items():
-        if isinstance(part, list):
-            yield f"{name}:" if part else f"{name}: none"
-            yield from map(_line, part)
-        else:
-            yield f"{name}: {part}"
 
 
 def _line(part: dict[str, Any]) -> str:
