@@ -101,6 +101,8 @@ class TenantData:
     without_job: Mapping[str, int] = field(default_factory=dict)
     # vectors whose row is gone or was merged into another
     orphans: int = 0
+    # of yesterday and today, by platform and reason
+    left_out: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
