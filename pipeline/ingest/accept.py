@@ -95,13 +95,18 @@ async def try_accept(
     if any(message.closes_session for message in unique.values()) or limits.may_concern(received):
         return None
     messages = list(unique.values())
-    statements = _at_once(tenant_id, chat, messages, _sizes(messages), trace_id)
+    statements = _at_once(database, tenant_id, chat, messages, _sizes(messages), trace_id)
     new, stored = await database.try_trip(statements) or (0, False)
     return Accepted(new=int(new), duplicates=len(received) - int(new)) if stored else None
 
 
 def _at_once(
-    tenant_id: str, chat: ChatIn, live: Sequence[MessageIn], sizes: Mapping[str, int], trace_id: str | None
+    database: Database,
+    tenant_id: str,
+    chat: ChatIn,
+    live: Sequence[MessageIn],
+    sizes: Mapping[str, int],
+    trace_id: str | None,
 ) -> list[Statement]:
     """Return the statements that store live messages in one trip, if none of them is suppressed."""
     key = _keys.get(tenant_id)
@@ -113,6 +118,7 @@ def _at_once(
         hashes=suppression.hashes_of(key, chat.chat_id, live),
         priority=jobs.LIVE,
         trace_id=trace_id,
+        only_chats=database.only_chats,
     )
 
 
@@ -130,7 +136,7 @@ def _accept(
     """Store a slice in one transaction; return `(new, kept out)`."""
     closes = any(message.closes_session for message in messages)
     if settle is None and not closes and not limits.may_concern(messages):
-        trip = _at_once(tenant_id, chat, messages, sizes, trace_id)
+        trip = _at_once(database, tenant_id, chat, messages, sizes, trace_id)
         new, stored = database.one_trip(trip, keeps_ready=True) or (0, False)
         if stored:
             return int(new), 0
@@ -157,7 +163,7 @@ def _accept_step_by_step(
     """Store a slice that one trip cannot: imported, partly kept out, or of a new or moved chat; return as `_accept`."""
     out, unnamed = 0, False
     with database.undecided() as connection:
-        key, stored = accepting.begin(connection, tenant_id, chat.chat_id)
+        key, stored = accepting.begin(connection, tenant_id, chat.chat_id, database.only_chats)
         if key is None:
             _keys.pop(tenant_id, None)
         else:
@@ -167,7 +173,7 @@ def _accept_step_by_step(
             received, out, unnamed = before.messages, len(before.kept_out), before.unnamed
             # a description sent under the former id does not describe the present chat
             chat = ChatIn(chat_id=stored.moved_to)
-            key, stored = accepting.begin(connection, tenant_id, chat.chat_id)
+            key, stored = accepting.begin(connection, tenant_id, chat.chat_id, database.only_chats)
         former = [] if key is None else store_moves.former(connection, chat.chat_id)
         admitted = suppression.admit(connection, key, chat.chat_id, received, former=former)
         pruned = limits.came_again(connection, chat.chat_id, admitted.messages)

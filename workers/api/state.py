@@ -1,8 +1,9 @@
 """Parameters of endpoints: the state of the process, and the tenant of the caller's API key."""
 
 from asyncio import Semaphore
-from dataclasses import dataclass
-from typing import Annotated
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Annotated, Self
 
 from anyio import CapacityLimiter
 from fastapi import Depends, Request
@@ -48,6 +49,10 @@ class ApiState:
     # for hypothetical answers, if a language model is configured
     gateway: Gateway | None = None
 
+    def for_chats(self, chats: Collection[str] | None) -> Self:
+        """Return the state for a caller who may name these chats; None: all."""
+        return self if chats is None else replace(self, database=self.database.for_chats(chats))
+
 
 # async: a plain function would be sent to a thread
 async def _state(request: Request) -> ApiState:
@@ -55,9 +60,10 @@ async def _state(request: Request) -> ApiState:
 
 
 def state_of(request: Request) -> ApiState:
-    """Return the state of the process, for an endpoint without dependencies."""
+    """Return the state of the process for the caller of a request, for an endpoint without dependencies."""
     state: ApiState = request.app.state.api
-    return state
+    caller: Caller | None = getattr(request.state, "caller", None)
+    return state if caller is None else state.for_chats(caller.key.chats)
 
 
 Api = Annotated[ApiState, Depends(_state)]

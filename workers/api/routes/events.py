@@ -5,7 +5,7 @@ hooks that fail, or repeat refused events for hours: proven but unreadable event
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import structlog
@@ -19,17 +19,18 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.pruned import MessageLimits
 from pipeline.platforms import events as platform_events
 from pipeline.platforms import proofs
-from pipeline.platforms.records import Broken, Event, Record
+from pipeline.platforms.records import Broken, Event, Record, Skipped
 from pipeline.store.people import event_sources
 from pipeline.store.people.event_sources import SecretSource
 from schemas.bots.events import MAX_NAMED, EventsReceipt
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn, clean_text
-from workers.api.admission import caller_of, take_messages
+from workers.api.admission import Caller, caller_of, take_messages
 from workers.api.api_route import DirectRoute
 from workers.api.bodies import LOOP_BYTES, MAX_BODY_BYTES, off_loop, received, require_off_loop, value_of
 from workers.api.errors import HttpError, request_id, responses
 from workers.api.openapi import any_body
+from workers.api.scopes import OPEN
 from workers.api.state import ApiState, state_of
 
 log = structlog.get_logger(__name__)
@@ -43,6 +44,7 @@ MAX_SMALL = 20
 """Most events that are checked in the event loop."""
 SOURCE_SECONDS = 5.0
 """How long a process caches a source: a removed one is refused by then."""
+OTHER_CHAT = "of a chat that the source is not for"
 _known: dict[str, tuple[float, SecretSource]] = {}
 
 
@@ -68,10 +70,7 @@ async def post_events(request: Request, platform: Platform) -> Response:
         raise InvalidInput(reason, field=broken[0].where)
     if named := _chats_of(events):
         caller.require_chats(named)
-    if caller.key.messages_per_day is not None:
-        messages = sum(isinstance(event, Record) for event in events)
-        await run_in_threadpool(take_messages, api.database, caller.key, messages)
-    return _answer(await store(api, caller.tenant, events, in_loop=len(body) <= LOOP_BYTES))
+    return _answer(await store(api, caller, events, in_loop=len(body) <= LOOP_BYTES))
 
 
 HOOK = "/v1/events/{platform}/{source_id}"
@@ -87,7 +86,8 @@ HOOK = "/v1/events/{platform}/{source_id}"
 async def post_hook(request: Request, platform: Platform, source_id: str) -> Response:
     """Take what a platform sends to a source's URL, with the platform's own proof instead of an API key.
 
-    Its handshakes are answered. What is proven is answered 200, even if it cannot be read.
+    Its handshakes are answered. What is proven is answered 200, even if it cannot be read, or is of chats that the
+    source may not write to.
     """
     source = await _source(request, platform, source_id)
     if platform in proofs.BY_HEADER:
@@ -102,8 +102,9 @@ async def post_hook(request: Request, platform: Platform, source_id: str) -> Res
             events = await off_loop(request, body, lambda: proven(body))
         if isinstance(events, Response):
             return events
-        in_loop = len(body) <= LOOP_BYTES
-        receipt = await store(state_of(request), source.tenant_id, events, in_loop=in_loop)
+        caller, allowed = Caller(source.key, OPEN), list(_only_of(source.key.chats, events))
+        api, in_loop = state_of(request).for_chats(source.key.chats), len(body) <= LOOP_BYTES
+        receipt = await store(api, caller, allowed, in_loop=in_loop)
     except InvalidInput as error:
         # the reason may quote what people wrote
         log.warning("event_unreadable", platform=platform, field=error.field)
@@ -176,13 +177,26 @@ def _handshake_or_events(platform: str, value: Any) -> Response | list[Event]:
     return platform_events.parse(platform, value)
 
 
+def _only_of(chats: Collection[str] | None, events: Iterable[Event]) -> Iterator[Event]:
+    """Yield events of these chats (None: all), and in place of others what is counted."""
+    for event in events:
+        if chats is None or _chats_of([event]) <= set(chats):
+            yield event
+        elif not isinstance(event, ChatIn):
+            yield Skipped(where=event.where, reason=OTHER_CHAT)
+
+
 def _chats_of(events: Iterable[Event]) -> set[str]:
     named = (getattr(event, name, None) for event in events for name in ("chat_id", "to"))
     return {chat_id for chat_id in named if chat_id is not None}
 
 
-async def store(api: ApiState, tenant: str, events: Sequence[Event], *, in_loop: bool) -> EventsReceipt:
+async def store(api: ApiState, caller: Caller, events: Sequence[Event], *, in_loop: bool) -> EventsReceipt:
     """Store events: a few messages of one chat in the event loop, if it may be there, anything else in a thread."""
+    tenant = caller.key.tenant
+    if caller.key.messages_per_day is not None:
+        handed_over = sum(isinstance(event, Record) for event in events)
+        await run_in_threadpool(take_messages, api.database, caller.key, handed_over)
     messages = apply.one_chat(events) if in_loop and len(events) <= MAX_SMALL else None
     if messages and api.backlog.is_counted(tenant):
         api.backlog.require_room(tenant)
