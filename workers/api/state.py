@@ -1,5 +1,6 @@
 """Parameters of endpoints: the state of the process, and the tenant of the caller's API key."""
 
+from asyncio import Semaphore
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Annotated, Self
@@ -37,8 +38,10 @@ class ApiState:
     embedders: SpaceEmbedders
     waker: Waker
     backlog: BacklogLimit
-    # threads for large bodies, beside those of other requests
-    large_bodies: CapacityLimiter
+    # turns of large bodies to be in memory
+    large_bodies: Semaphore
+    # threads that parse them, beside those of other requests
+    large_parses: CapacityLimiter
     postgres_state: Service
     redis_state: Service
     # for the best messages of a context, if one is configured

@@ -16,7 +16,7 @@ from pipeline.text import display
 from schemas.payloads import parse_payload
 from workers.api.admission import permit
 from workers.api.api_route import ApiRoute
-from workers.api.bodies import fields_of, off_loop, read
+from workers.api.bodies import fields_of, off_loop, received
 from workers.api.errors import TITLES, HttpError, as_invalid, as_problem, request_id
 from workers.api.inspector import cookie
 
@@ -147,8 +147,8 @@ class _FormReader:
         self.model, self.most = model, getattr(model, "form_bytes", MAX_FORM_BYTES)
 
     async def __call__(self, request: Request) -> BaseModel:
-        form = await read(request, self.most)
-        return await off_loop(request, form, lambda: parse_payload(self.model, fields_of(form)))
+        async with received(request, self.most) as form:
+            return await off_loop(request, form, lambda: parse_payload(self.model, fields_of(form)))
 
 
 if TYPE_CHECKING:

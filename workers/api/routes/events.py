@@ -27,7 +27,7 @@ from schemas.errors import InvalidInput
 from schemas.messages import ChatIn, clean_text
 from workers.api.admission import Caller, caller_of, take_messages
 from workers.api.api_route import DirectRoute
-from workers.api.bodies import LOOP_BYTES, MAX_BODY_BYTES, off_loop, read, require_off_loop, value_of
+from workers.api.bodies import LOOP_BYTES, MAX_BODY_BYTES, off_loop, received, require_off_loop, value_of
 from workers.api.errors import HttpError, request_id, responses
 from workers.api.openapi import any_body
 from workers.api.scopes import OPEN
@@ -60,9 +60,9 @@ async def post_events(request: Request, platform: Platform) -> Response:
     its kind. An item that cannot be read is named, and the others are stored; if nothing can be read the answer is 422.
     """
     caller, api = caller_of(request), state_of(request)
-    body = await read(request)
     try:
-        events = await off_loop(request, body, lambda: _readable(platform, value_of(body)))
+        async with received(request) as body:
+            events = await off_loop(request, body, lambda: _readable(platform, value_of(body)))
     except InvalidInput:
         await run_in_threadpool(left_out.report, api.database, caller.tenant, platform, _UNREADABLE, {})
         raise
@@ -90,14 +90,14 @@ async def post_hook(request: Request, platform: Platform, source_id: str) -> Res
     source = await _source(request, platform, source_id)
     if platform in proofs.BY_HEADER:
         _require_proof(platform, source.secret, request.headers, b"")
-    body = await read(request, MAX_HOOK_BYTES.get(platform, MAX_BODY_BYTES))
 
-    def proven() -> Response | list[Event]:
+    def proven(body: bytes) -> Response | list[Event]:
         _require_proof(platform, source.secret, request.headers, body)
         return _handshake_or_events(platform, value_of(body))
 
     try:
-        events = await off_loop(request, body, proven)
+        async with received(request, MAX_HOOK_BYTES.get(platform, MAX_BODY_BYTES)) as body:
+            events = await off_loop(request, body, lambda: proven(body))
         if isinstance(events, Response):
             return events
         caller, allowed = Caller(source.key, OPEN), list(_only_of(source.key.chats, events))
