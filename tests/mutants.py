@@ -52,16 +52,28 @@ PRELOADED = (
 START_SECONDS = 60
 """Time for a run of stories beside what they took without a mutant."""
 
-CONSENT = ("tests/people", "tests/erasure", "tests/memories", "tests/events/test_payloads.py")
+CONSENT = (
+    *("tests/people", "tests/erasure", "tests/memories", "tests/ingest/test_accepting.py"),
+    *("tests/ingest/test_chat_moves.py", "tests/api/test_users.py", "tests/events/test_payloads.py"),
+)
 SESSIONS = ("tests/ingest", "tests/erasure")
-KEYS = ("tests/api/test_keys.py", "tests/hostile/test_scopes.py", "tests/inspector/test_login.py")
+KEYS = (
+    "tests/api/test_admission.py",
+    "tests/api/test_keys.py",
+    "tests/hostile/test_scopes.py",
+    "tests/inspector/test_login.py",
+)
 STORIES: Mapping[str, Sequence[str]] = {
     "pipeline/people/": CONSENT,
     "pipeline/people/api_keys.py": (*KEYS, "tests/commands/test_keys.py", "tests/erasure"),
     "pipeline/people/visibility.py": ("tests/people",),
     "pipeline/ingest/": SESSIONS,
     "workers/api/": ("tests/api",),
-    "workers/api/access.py": ("tests/api/test_refusals.py", "tests/api/test_process.py"),
+    "workers/api/access.py": (
+        "tests/api/test_access.py",
+        "tests/api/test_refusals.py",
+        "tests/api/test_outages.py",
+    ),
     "workers/api/scopes.py": KEYS,
     "workers/api/admission.py": KEYS,
     "workers/api/keyring.py": (*KEYS, "tests/api/test_outages.py"),
