@@ -1,5 +1,6 @@
 """What a key admits, decided before anything is read of a request: its scope, its chats, its rate."""
 
+import asyncio
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from schemas.bots.keys import CurrentKey
 from workers.api import admission
-from workers.api.admission import COUNTED, RequestRates, permit
+from workers.api.admission import COUNTED, RequestRates, admit, permit
 from workers.api.errors import HttpError
 from workers.api.scopes import Access, ChatPlace
 
@@ -164,3 +165,35 @@ def test_keys_do_not_share_a_rate_and_a_tool_s_call_is_counted_with_its_request(
     # however long it was idle, it has a second's worth
     clock.now += 3600
     assert [refusal(one, access, request(rates)) for _ in range(2)] == [None, 429]
+
+
+# Secrets
+
+
+@pytest.mark.parametrize(
+    ("header", "admitted"),
+    [
+        ("Bearer right", True),
+        ("bearer  right ", True),
+        ("Bearer wrong", False),
+        # a secret that came otherwise was meant for somebody else
+        ("Basic right", False),
+        ("right", False),
+        ("Bearer", False),
+        ("", False),
+    ],
+)
+def test_a_secret_is_taken_as_a_bearers_and_in_no_other_way(header: str, *, admitted: bool) -> None:
+    class Keyring:
+        async def find(self, secret: str) -> CurrentKey | None:
+            return key_of() if secret == "right" else None
+
+    asked = request(headers=[(b"authorization", header.encode())])
+    asked.app.state.api.keyring = Keyring()
+    if admitted:
+        assert asyncio.run(admit(asked, Access("read"))).tenant == "a"
+    else:
+        with pytest.raises(HttpError) as refused:
+            asyncio.run(admit(asked, Access("read")))
+        assert refused.value.status == 401
+        assert "Bearer" in (refused.value.headers or {})["WWW-Authenticate"]
