@@ -186,15 +186,16 @@ def _accept_step_by_step(
         kept_out = [*admitted.kept_out, *pruned]
         if kept_out:
             edits.drop_pending(connection, chat.chat_id, kept_out)
-        if admitted.unnamed or unnamed:
-            membership.note_unknown(connection, tenant_id, chat.chat_id)
         out += len(kept_out)
         messages = [message for message in admitted.messages if message.external_id not in pruned]
-        if not messages:
-            return 0, out
-        if stored is None or not chats.is_as_described(stored, chat):
+        if messages and (stored is None or not chats.is_as_described(stored, chat)):
             chats.ensure(connection, tenant_id, chat)
             accepting.hold(connection, chat.chat_id)
+        if admitted.unnamed or unnamed:
+            # in a chat that is new, too: somebody listens there whom nobody knows
+            membership.note_unknown(connection, tenant_id, chat.chat_id)
+        if not messages:
+            return 0, out
         if settle is not None:
             chats.settle(connection, chat.chat_id, settle)
         closing = [(m.session_key, m.sent_at) for m in messages if m.closes_session and m.session_key]
