@@ -206,14 +206,18 @@ def _start_children(supervisor: Supervisor, settings: Settings, choices: Choices
     # embed first: its model loads while the others start
     for name in sorted(QUEUES, key=lambda name: name != "embed"):
         command = processes.worker_command([name], shutdown_seconds=TASK_SECONDS)
-        supervisor.start(f"worker-{name}", command, processes.model_environment(settings, name))
+        supervisor.start(f"worker-{name}", command, processes.own_environment(settings, name))
     # the clock, Flower and the metrics ask no model, and get no key for one
-    supervisor.start("api", processes.api_command(settings), processes.model_environment(settings, "api"))
-    supervisor.start("beat", processes.beat_command(settings.data_dir))
-    supervisor.start("metrics", processes.metrics_command())
+    supervisor.start("api", processes.api_command(settings), processes.own_environment(settings, "api"))
+    supervisor.start(
+        "beat", processes.beat_command(settings.data_dir), processes.own_environment(settings, "beat")
+    )
+    supervisor.start("metrics", processes.metrics_command(), processes.own_environment(settings, "metrics"))
     if choices.flower_port is not None:
         # in the environment: arguments are visible to every user of the machine
-        secret = {"FLOWER_BASIC_AUTH": f"backscroll:{running.flower_password}"}
+        secret = processes.own_environment(settings, "flower") | {
+            "FLOWER_BASIC_AUTH": f"backscroll:{running.flower_password}"
+        }
         supervisor.start("flower", processes.flower_command(choices.flower_port), secret)
 
 
