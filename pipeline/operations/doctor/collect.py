@@ -60,6 +60,7 @@ def server(database: Database) -> Server:
         differences = list(catalog.differences(connection)) if migration == REVISION and not hidden else []
         return Server(
             version=row.version,
+            release=row.release,
             pgvector=row.pgvector,
             hidden_vectors=hidden,
             migration=migration,
