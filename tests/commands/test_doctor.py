@@ -251,7 +251,7 @@ def test_a_language_model_that_cannot_be_asked_is_found_and_what_it_is_sent_is_s
         server.replies(refused("no such model", 404))
         assert found(run, "--model") == {"summaries": "error"}
         well = diagnose(run, "--model")
-        assert (well["findings"], well["sent"]) == ([], ["Nothing is sent to another machine"])
+        assert (well["findings"], well["sent"]) == ([], ["Nothing would be sent to another machine"])
         # as a summary is asked for
         assert server.requests[-1]["response_format"]["json_schema"]["schema"] == prompts.SCHEMA
     monkeypatch.setenv("BACKSCROLL_OPENAI_BASE_URL", "https://models.example.org/v1")

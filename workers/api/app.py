@@ -25,7 +25,7 @@ from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace
 
 # its handlers put the request's id into the headers of published tasks
-from workers import signals, tracing  # noqa: F401
+from workers import signals, statement, tracing  # noqa: F401
 from workers.api import errors, openapi
 from workers.api.access import Access
 from workers.api.admission import RequestRates
@@ -135,6 +135,7 @@ async def _open_and_close(app: FastAPI) -> AsyncIterator[None]:
     try:
         await anyio.to_thread.run_sync(_check, api.database)
         following.start()
+        statement.start("api", api.settings, api.database)
         api.keyring.start()
         async with app.state.tools.running():
             # Modules and routes stay: the garbage collector would take 200 ms for them while all requests wait.
@@ -142,6 +143,7 @@ async def _open_and_close(app: FastAPI) -> AsyncIterator[None]:
             yield
     finally:
         ended.set()
+        await anyio.to_thread.run_sync(statement.stop)
         await api.keyring.close()
         if following.ident is not None:
             await anyio.to_thread.run_sync(following.join)

@@ -39,7 +39,7 @@ def status(
     from pipeline.operations import status as pipeline_status
     from workers import broker
 
-    with call.opened() as (settings, database):
+    with call.opened(judges=True) as (settings, database):
         sizes = _memory(settings) if memory else {}
         sized = [
             (kind, rendering.size(count)) for kind, count in (sizes | {"all": sum(sizes.values())}).items()
@@ -168,6 +168,7 @@ def _jobs(state: Status) -> Iterator[RenderableType]:
         for row in state.jobs
     ]
     yield rendering.rows(("kind", *states), cells, title="\nJobs", right=states)
+    yield from (Text(f"{row.waiting}.", style="yellow") for row in state.jobs if row.waiting)
 
 
 def _counted(jobs: int) -> str:

@@ -31,7 +31,7 @@ def summaries(problem: str | None) -> Iterator[Finding]:
 
 
 def late_jobs(jobs: JobCounts) -> Iterator[Finding]:
-    if jobs.late_seconds > LATE_WARNING_SECONDS:
+    if jobs.late_seconds > LATE_WARNING_SECONDS and not jobs.waits_for:
         yield Finding(
             "error" if jobs.late_seconds > LATE_ERROR_SECONDS else "warning",
             "late",

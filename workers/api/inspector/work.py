@@ -12,6 +12,8 @@ from pipeline.jobs.dead_letters import JobFilter, ListedJob
 from pipeline.llm.budget import Budget
 from pipeline.operations import backfill, costs, lookup, status
 from pipeline.operations.backfill_kinds import Current
+from pipeline.operations.deployment import Deployment
+from pipeline.operations.doctor import collect
 from pipeline.store.jobs import backfills as stored
 from pipeline.store.operations import counters
 from pipeline.store.vectors import spaces, vectors
@@ -115,7 +117,9 @@ def post_backfill(request: Request, api: Api, tenant: Tenant, wanted: Form[Backf
     backfill_request = BackfillRequest(
         kind=wanted.kind, chat_id=chat.chat_id if chat else None, missing_only=not wanted.everything
     )
-    backfill.start(api.database, tenant, backfill_request, Current.of(api.settings))
+    with api.database.tenant(tenant) as connection:
+        settings = Deployment.of(connection).over(api.settings)
+    backfill.start(api.database, tenant, backfill_request, Current.of(settings))
     api.waker.wake_up("backfill")
     return go_to("backfills")
 
@@ -145,9 +149,10 @@ def get_cost(
     request: Request, api: Api, tenant: Tenant, days: Annotated[int, Field(ge=1, le=90)] = 7
 ) -> Response:
     """Show what calls to language models cost, by day and by purpose, and which providers do not answer."""
-    budget = Budget.of(api.settings)
     with api.database.tenant(tenant) as connection:
-        stopped = costs.stopped_providers(connection)
+        running, stopped = Deployment.of(connection), costs.stopped_providers(connection)
+    budget = Budget.of(running.over(api.settings))
+    sent = running.differing() + running.sent(api.settings, collect.written_spaces(api.database))
     by_day = costs.collect(api.database, tenant, by="day", days=days, budget=budget)
     by_purpose = costs.collect(api.database, tenant, by="purpose", days=days, budget=budget)
-    return page(request, "cost", by_day=by_day, by_purpose=by_purpose, days=days, stopped=stopped)
+    return page(request, "cost", by_day=by_day, by_purpose=by_purpose, days=days, stopped=stopped, sent=sent)
