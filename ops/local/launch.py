@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from ops import connection
 from ops.local import migrate, processes, stack
 from ops.local.choices import Choices, choose_embedder, choose_ports
-from ops.local.embedded.folder import explained, make_folder, write_private
+from ops.local.embedded.folder import DataFolderError, explained, make_folder, write_private
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
 from ops.local.embedded.roles import LoginRole
@@ -51,10 +51,11 @@ class StartFailed(Permanent):
 class Launched:
     """The running processes; `settings` are complete, with all URLs, the key, the port and the embedder."""
 
-    def __init__(self, settings: Settings, running: Running, supervisor: Supervisor) -> None:
+    def __init__(self, settings: Settings, running: Running, supervisor: Supervisor, say: Say) -> None:
         self.settings = settings
         self.running = running
         self._supervisor = supervisor
+        self._say = say
 
     def wait(self, seconds: float) -> None:
         """Wait, and meanwhile restart whatever has ended or hangs, and publish what does so again and again."""
@@ -62,7 +63,11 @@ class Launched:
         failing = self._supervisor.failing()
         if failing != self.running.failing:
             self.running = replace(self.running, failing=failing)
-            stack.publish(self.settings.data_dir, self.running)
+            try:
+                stack.publish(self.settings.data_dir, self.running)
+            except DataFolderError as error:
+                # a full disk may be why something fails: the rest goes on
+                self._say(str(error))
 
 
 @contextlib.contextmanager
@@ -104,8 +109,8 @@ def everything(settings: Settings, choices: Choices, say: Say) -> Iterator[Launc
         say(f"HTTP API at {running.api_url} [{time.monotonic() - began:.1f} s]")
         _await(supervisor, f"{running.metrics_url}/healthz", "The process of /metrics", logs / "metrics.log")
         stack.publish(settings.data_dir, running)
-        cleanup.callback(stack.publish, settings.data_dir, "stopping")
-        yield Launched(settings, running, supervisor)
+        cleanup.callback(stack.withdraw, settings.data_dir)
+        yield Launched(settings, running, supervisor, say)
 
 
 def _start_servers(

@@ -1,7 +1,7 @@
 """The file in the data folder by which other processes find a running `backscroll up`.
 
 `stack.json` (0600) holds all URLs with their passwords; `stack.lock` is locked as long as the process lives, however
-it ends, so that the file is believed only while it is true. While it starts or stops the file says only that.
+it ends, so that the file is believed only while it is true. While it starts the file says only that.
 """
 
 import json
@@ -53,7 +53,7 @@ def failing(data_dir: Path) -> Mapping[str, str]:
     return found.failing if found else {}
 
 
-Phase = Literal["starting", "stopping", "busy", "killed", "none"]
+Phase = Literal["starting", "ending", "killed", "none"]
 
 
 def running(data_dir: Path) -> Running | None:
@@ -64,21 +64,20 @@ def running(data_dir: Path) -> Running | None:
 
 def absence(data_dir: Path) -> tuple[Phase, str]:
     """Say why no `backscroll up` can be used here, and what to do. Raises as `running` does."""
-    state, here, again = (
-        _read(data_dir),
-        f"with the data folder {data_dir}",
-        "start it again with `backscroll up`",
-    )
-    if not is_taken(data_dir / LOCK):
-        if state is None:
-            return "none", f"Nothing runs {here}: start it with `backscroll up`"
-        return "killed", f"The last `backscroll up` {here} was killed or crashed: {again}"
-    match (state or {}).get("phase"):
-        case "starting":
+    state, here = _read(data_dir), f"with the data folder {data_dir}"
+    if is_taken(data_dir / LOCK):
+        if state and "phase" in state:
             return "starting", f"`backscroll up` is starting {here}: wait until it is ready"
-        case "stopping":
-            return "stopping", f"`backscroll up` is stopping {here}: {again} when it has ended"
-    return "busy", f"Another command, such as a restore, works {here}: wait until it has ended"
+        return (
+            "ending",
+            f"`backscroll up` is stopping, or a restore is working, {here}: wait until it has ended",
+        )
+    if state is None:
+        return "none", f"Nothing runs {here}: start it with `backscroll up`"
+    return (
+        "killed",
+        f"The last `backscroll up` {here} was killed or crashed: start it again with `backscroll up`",
+    )
 
 
 def require_free(data_dir: Path) -> None:
@@ -107,7 +106,7 @@ def alone(data_dir: Path, *, starts: bool = False) -> Iterator[None]:
         # a killed run may have left it
         withdraw(data_dir)
         if starts:
-            publish(data_dir, "starting")
+            publish(data_dir, {"phase": "starting"})
         try:
             yield
         finally:
@@ -116,9 +115,9 @@ def alone(data_dir: Path, *, starts: bool = False) -> Iterator[None]:
         os.close(lock)
 
 
-def publish(data_dir: Path, state: Running | Literal["starting", "stopping"]) -> None:
+def publish(data_dir: Path, state: Running | dict[str, str]) -> None:
     """Publish the state. Raises `DataFolderError`."""
-    content = asdict(state) if isinstance(state, Running) else {"phase": state}
+    content = asdict(state) if isinstance(state, Running) else state
     write_private(data_dir / STATE, json.dumps(content, indent=1))
 
 

@@ -145,16 +145,17 @@ class Supervisor:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, deadline - time.monotonic()))
         for process in running:
-            _kill_session(process)
+            _kill_session(process.pid)
+            process.wait()
 
     def _note_end(self, child: Child, now: float) -> None:
         lasted = now - child.started_at
         child.failures += 1
-        child.reason = child.killed or _how(child)
+        before, child.reason = child.reason, child.killed or _how(child)
         delay = min(FIRST_RESTART_SECONDS * 2 ** min(child.failures - 1, MAX_DOUBLINGS), LAST_RESTART_SECONDS)
         child.restart_at = now + delay
-        if child.failures in (1, FAILING):
-            often = "" if child.failures == 1 else f", {FAILING} times in a row: it is not said again"
+        if child.failures in (1, FAILING) or (child.failures < FAILING and child.reason != before):
+            often = f", {FAILING} times in a row: it is not said again" if child.failures == FAILING else ""
             self._say(
                 f"{child.name} {child.reason} (after {lasted:.0f} s{often}); restarting it in {delay:.0f} s. "
                 f"Its log: {child.log_path}"
@@ -177,10 +178,13 @@ class Supervisor:
                 child.killed = f"hung for {SILENT_CHECKS * CHECK_SECONDS:.0f} s, and was killed"
             else:
                 continue
-            if child.server is not None:
+            if child.server is None:
+                _kill_session(pid)
+                continue
+            try:
                 child.server.kill()
-            elif child.process is not None:
-                _kill_session(child.process)
+            except BackscrollError as error:
+                self._say(str(error))
 
     def _rotate(self, path: Path) -> None:
         """Keep a log within its size."""
@@ -218,11 +222,10 @@ class Supervisor:
             os.close(log)
 
 
-def _kill_session(process: "subprocess.Popen[bytes]") -> None:
+def _kill_session(pid: int) -> None:
     """Kill a child's whole session: pool processes may outlive it."""
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+        os.killpg(pid, signal.SIGKILL)
 
 
 def _how(child: Child) -> str:
@@ -232,7 +235,8 @@ def _how(child: Child) -> str:
         return "has ended"
     if code < 0:
         return f"ended by {signal.Signals(-code).name}"
-    lines = child.log_path.read_bytes()[child.logged :].decode(errors="replace").splitlines()
+    log = child.log_path.read_bytes() if child.log_path.exists() else b""
+    lines = log[child.logged :].decode(errors="replace").splitlines()
     last = next((line for line in reversed(lines) if line.strip() and '"level": "info"' not in line), "")
     with contextlib.suppress(ValueError, KeyError, TypeError):
         last = json.loads(last)["event"]

@@ -7,8 +7,10 @@ from typing import Any
 
 import psycopg
 import pytest
+import redis as redis_client
 from sqlalchemy import text
 
+from ops.local import stack
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
 from pipeline.enrich.summaries import prompts
@@ -406,12 +408,47 @@ def test_vectors_without_a_row_are_deleted_and_arrivals_that_nobody_owes_are_pla
         ({"skew_seconds": 90}, "error"),
         ({"broker": Broker(appendonly="no", policy="noeviction")}, "warning"),
         ({"broker": Broker(appendonly="yes", policy="allkeys-lru")}, "error"),
+        # of a series with fixes, of one that gets none any more, and of a later one than is known here
+        ({"broker": Broker(release="Redis 8.6.6")}, "warning"),
+        ({"broker": Broker(release="Redis 8.6.7")}, None),
+        ({"broker": Broker(release="Redis 7.0.15")}, "warning"),
+        ({"broker": Broker(release="Valkey 12.0.0")}, None),
     ],
 )
 def test_clocks_that_differ_and_a_redis_that_may_lose_tasks_are_found(
     facts: dict[str, Any], severity: str | None
 ) -> None:
     assert worst(diagnosis.diagnose(Facts(logins=LOGINS, **facts))) == severity
+
+
+def test_it_says_what_runs_and_what_ends_again_and_again(
+    run: Run, memory: None, settings: Settings, redis: EmbeddedRedis
+) -> None:
+    with redis_client.Redis.from_url(redis.url, decode_responses=True) as client:
+        info = client.info("server")
+    running = stack.Running(
+        **dict.fromkeys(("api_key", "database_url", "maintenance_database_url", "owner_database_url"), ""),
+        pid=1,
+        api_url="http://127.0.0.1:8423",
+        redis_url="",
+        tenant=settings.tenant,
+        metrics_url="http://127.0.0.1:8425",
+        failing={"metrics": "metrics ended with code 1, again and again. Its log: metrics.log"},
+    )
+    settings.data_dir.mkdir(exist_ok=True)
+    with stack.alone(settings.data_dir):
+        stack.publish(settings.data_dir, running)
+        told, shown = diagnose(run), run("status").out
+    assert told["versions"][0].startswith("Postgres 1")
+    assert told["versions"][1].split() in (
+        ["Redis", info["redis_version"]],
+        ["Valkey", info.get("valkey_version")],
+    )
+    assert [(each["check"], each["severity"]) for each in told["findings"]] == [("process", "error")]
+    assert told["findings"][0]["what"] == running.failing["metrics"]
+    # as status does, and where it listens in earnest
+    assert running.failing["metrics"] in shown
+    assert "HTTP API at http://127.0.0.1:8423, /metrics at http://127.0.0.1:8425" in shown
 
 
 def test_languages_that_the_embedding_model_does_not_know_are_said() -> None:

@@ -168,7 +168,7 @@ def test_a_backup_made_under_way_is_restored_and_replaces_what_is_there_only_whe
     lock = open_lock(fresh / LOCK)
     assert take(lock)
     running = here("restore", str(made.dump), "--replace", "--data-dir", "fresh")
-    assert (running.returncode, "stop it first" in running.stderr) == (1, True)
+    assert (running.returncode, "wait until it has ended" in running.stderr) == (1, True)
     os.close(lock)
     # When it is replaced, with the list of what was forgotten since
     again = ("--replace", "--forgotten", str(made.forgotten))

@@ -18,7 +18,7 @@ from ops.local import stack
 from ops.local.embedded.folder import open_lock, take
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.roles import LOGIN_ROLES
-from ops.local.stack import Running
+from ops.local.stack import Running, RunsAlready
 from pipeline.ingest.accept import accept
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
@@ -77,33 +77,37 @@ def test_a_command_waits_for_one_that_starts(
     assert (told.out, told.err.count("is starting")) == ("", 1)
 
 
-@pytest.mark.parametrize("phase", ["starting", "stopping", "busy", "killed", "none"])
+TOLD = {
+    "starting": "is starting with the data folder .* wait until it is ready",
+    "ending": "is stopping, or a restore is working, with the data folder .* wait until it has ended",
+    "killed": "was killed or crashed: start it again with `backscroll up`",
+    "none": "Nothing runs with the data folder .* start it with `backscroll up`",
+}
+
+
+@pytest.mark.parametrize("phase", TOLD)
 def test_what_is_not_there_is_said_with_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: str
 ) -> None:
     monkeypatch.setattr(connection, "START_SECONDS", 0.0)
-    # Given one that starts, stops, was killed or never was, or another command that holds the folder
+    # Given one that starts, stops, was killed or never was
     with ExitStack() as cleanup:
-        if phase in ("starting", "stopping", "busy"):
-            cleanup.enter_context(stack.alone(tmp_path, starts=phase != "busy"))
-        if phase == "stopping":
-            stack.publish(tmp_path, phase)
+        if phase in ("starting", "ending"):
+            cleanup.enter_context(stack.alone(tmp_path, starts=phase == "starting"))
         if phase == "killed":
             stack.publish(tmp_path, RUNNING)
-        told = {
-            "starting": "is starting with the data folder .* wait until it is ready",
-            "stopping": "is stopping with the data folder .* start it again .* when it has ended",
-            "busy": "Another command, such as a restore, works with the data folder .* wait until",
-            "killed": "was killed or crashed: start it again with `backscroll up`",
-            "none": "Nothing runs with the data folder .* start it with `backscroll up`",
-        }[phase]
         for find in (connection.open_stack, lambda folder: connection.require_api(folder, None)):
-            with pytest.raises(Retryable, match=told):
+            with pytest.raises(Retryable, match=TOLD[phase]):
                 find(tmp_path)
         # and whoever starts a second one hears the same
-        if phase in ("starting", "stopping", "busy"):
-            with pytest.raises(stack.RunsAlready, match=f"{told}.*--data-dir"), stack.alone(tmp_path):
+        if phase in ("starting", "ending"):
+            with pytest.raises(RunsAlready, match=f"{TOLD[phase]}.*--data-dir"), stack.alone(tmp_path):
                 pass
+
+
+def test_a_second_one_is_refused_with_where_the_first_one_is(tmp_path: Path, lock: None) -> None:
+    with pytest.raises(RunsAlready, match=r"runs already .*process 1, HTTP API http.*--data-dir"):
+        stack.require_free(tmp_path)
 
 
 def test_an_api_that_does_not_answer_is_told_by_what_the_running_up_knows_of_it(
