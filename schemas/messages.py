@@ -15,6 +15,7 @@ MAX_CONTENT_BYTES = 64 * 1024
 MAX_ID_CHARS = 255
 MAX_NAME_CHARS = 255
 MAX_TITLE_CHARS = 500
+MAX_QUERY_CHARS = 8000
 MAX_METADATA_BYTES = 16 * 1024
 MAX_METADATA_DEPTH = 8
 MAX_BATCH = 1000
@@ -127,7 +128,9 @@ def _not_blank(value: str) -> str:
 
 
 NOT_BLANK = AfterValidator(_not_blank)
-QueryText = Annotated[str, BeforeValidator(cleaned), Field(min_length=1, max_length=8000), NOT_BLANK]
+QueryText = Annotated[
+    str, BeforeValidator(cleaned), Field(min_length=1, max_length=MAX_QUERY_CHARS), NOT_BLANK
+]
 MAX_QUERIES = 5
 """Other queries that are searched together with a question."""
 Queries = Annotated[list[QueryText], at_most(MAX_QUERIES), Field(max_length=MAX_QUERIES)]

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from pipeline.platforms.records import NO_TEXT, Broken, Skipped, Unread
+from pipeline.platforms.records import NO_TEXT, OTHER_CHAT, Broken, Skipped, Unread
 from pipeline.store.chats import chats
 from pipeline.store.connections import committed
 from pipeline.store.connections.database import Database
@@ -14,11 +14,16 @@ Items = Mapping[Reason, int] | Mapping[str, int]
 """Numbers of items by reason, or by the platform's name of their kind."""
 
 
+_REASONS: dict[str, Reason] = {NO_TEXT: "no_text", OTHER_CHAT: "not_allowed"}
+
+
 def reason_of(item: Broken | Skipped | Unread) -> Reason:
     """Return why an item is left out, or all of it but its text."""
     if isinstance(item, Unread):
         return "unread" if item.known else "unknown_kind"
-    return "unreadable" if isinstance(item, Broken) else "no_text" if item.reason == NO_TEXT else "kind"
+    if isinstance(item, Broken):
+        return "unreadable"
+    return _REASONS.get(item.reason, "kind")
 
 
 def report(database: Database, tenant_id: str, source: str, reasons: Items, kinds: Items) -> None:

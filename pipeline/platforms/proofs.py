@@ -13,6 +13,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 WINDOW_SECONDS = 300
 """How far the time of a signature may be from ours, so that a captured request cannot be replayed later.
 WhatsApp signs no time, Telegram and Matrix only send a token: their replays are repetitions, which change nothing."""
+BY_HEADER = ("telegram", "matrix")
+"""Platforms whose proof is a header alone, so that it can be checked before the body is read."""
 _WHSEC = "whsec_"
 
 

@@ -60,6 +60,7 @@ def server(database: Database) -> Server:
         differences = list(catalog.differences(connection)) if migration == REVISION and not hidden else []
         return Server(
             version=row.version,
+            release=row.release,
             pgvector=row.pgvector,
             hidden_vectors=hidden,
             migration=migration,
@@ -208,9 +209,8 @@ def _sessions_match(connection: Connection, chat_id: str, rules: SessionPolicy) 
     for key in keys:
         rows = messages.times(connection, chat_id, key, *FOREVER)
         existing = stored_ranges.of_key(connection, chat_id, key)
-        kept, parts = sessionize.remembered(
-            existing, sessionize.split((row[0] for row in rows), rules.gap_of(key), closes[chat_id, key])
-        )
+        kept, times = sessionize.after_pruned(existing, [row[0] for row in rows])
+        parts = sessionize.split(times, rules.gap_of(key), closes[chat_id, key])
         if [(s.started_at, s.ended_at, s.message_count) for s in kept] != [
             (p.started_at, p.ended_at, p.count) for p in parts
         ]:

@@ -30,7 +30,7 @@ AHEAD = timedelta(minutes=5)
 
 # What `Database.tenant` and `suppression.lock` run one after the other.
 _BEGIN = f"""
-    SELECT set_config('app.tenant_id', %(tenant)s, true),
+    SELECT set_config('app.tenant_id', %(tenant)s, true), set_config('app.chats', %(only_chats)s, true),
         pg_advisory_xact_lock_shared(hashtextextended(%(tenant)s, {FORGETTING})),
         pg_advisory_xact_lock_shared(hashtextextended(%(chat)s, hashtextextended(%(tenant)s, {FORGETTING})))
 """
@@ -107,7 +107,9 @@ _PUT = f"""
 """
 
 
-def begin(connection: Connection, tenant_id: str, chat_id: str) -> tuple[bytes | None, Chat | None]:
+def begin(
+    connection: Connection, tenant_id: str, chat_id: str, only_chats: str
+) -> tuple[bytes | None, Chat | None]:
     """Begin to accept; return `(key of the tenant's suppression list, chat)`, each None if there is none yet.
 
     First of a transaction that serves no tenant yet (`Database.undecided`). Forgetting waits from now on, and so does
@@ -115,7 +117,7 @@ def begin(connection: Connection, tenant_id: str, chat_id: str) -> tuple[bytes |
     """
     driver = driver_of(connection)
     with driver.pipeline():
-        driver.execute(_BEGIN, {"tenant": tenant_id, "chat": chat_id})
+        driver.execute(_BEGIN, {"tenant": tenant_id, "chat": chat_id, "only_chats": only_chats})
         held = driver.execute(_HOLD, {"chat": chat_id})
     return _as_held(held)
 
@@ -158,13 +160,15 @@ def put_at_once(
     hashes: Sequence[bytes],
     priority: int,
     trace_id: str | None,
+    only_chats: str,
 ) -> list[Statement]:
     """Return the statements of `begin` and `put` for one trip (`Database.one_trip`).
 
     Its row is `(new messages, whether they were stored)`. They are not if there is no such chat, it has another id
     now, or it is not as described; if the tenant's key is not `key`; if one of the `hashes` is suppressed.
     """
-    values = _values(tenant_id, chat, messages, priority, trace_id) | {"key": key, "hashes": list(hashes)}
+    values = _values(tenant_id, chat, messages, priority, trace_id)
+    values |= {"key": key, "hashes": list(hashes), "only_chats": only_chats}
     return [(_BEGIN, values), (_HOLD, values), (_PUT, values)]
 
 

@@ -19,7 +19,7 @@ from schemas.backfills import BackfillKind, BackfillRequest
 from schemas.base import Closed
 from schemas.errors import InvalidInput, NotFound
 from schemas.kinds import ARRIVAL, KINDS
-from schemas.messages import Id, RowId
+from schemas.messages import Id, Name, RowId
 from workers import queues
 from workers.api.inspector.chats import ROWS
 from workers.api.inspector.pages import Form, PageRoute, go_to, page
@@ -34,8 +34,8 @@ class JobSearch(Closed):
     """The parameters of the list of jobs."""
 
     state: Literal["dead", "retrying", "running", "pending"] = "dead"
-    kind: Annotated[str, Field(max_length=50)] | None = None
-    error: Annotated[str, Field(max_length=200)] = ""
+    kind: Annotated[Name, Field(max_length=50)] | None = None
+    error: Annotated[Name, Field(max_length=200)] = ""
 
 
 class JobChange(Closed):
