@@ -1,5 +1,6 @@
 """Count and log what was handed over and is not stored, or not whole, by platform and reason."""
 
+import re
 from collections.abc import Mapping
 
 from pipeline.platforms.records import NO_TEXT, OTHER_CHAT, Broken, Skipped, Unread
@@ -28,18 +29,18 @@ def reason_of(item: Broken | Skipped | Unread) -> Reason:
 def report(database: Database, tenant_id: str, source: str, reasons: Items, kinds: Items) -> None:
     """Add what was left out to the day's counters and to the log; `source` is a platform's name, or a chat's id.
 
-    Of `kinds` only names in letters and digits are logged. Raises `DatabaseUnavailable`.
+    Of `kinds` only those are logged that are names, not words. Raises `DatabaseUnavailable`.
     """
     platform = source.partition(":")[0]
     platform = platform if platform in PLATFORMS else "other"
     if found := {reason: items for reason, items in reasons.items() if items}:
-        named = {kind: n for kind, n in kinds.items() if kind.isascii() and kind.replace(".", "").isalnum()}
+        named = {kind: n for kind, n in kinds.items() if re.fullmatch(r"[\w.-]+", kind, re.ASCII)}
         with database.tenant(tenant_id) as connection:
             chats.ensure_tenant(connection, tenant_id)
             counters.add(
                 connection, tenant_id, {f"left_out:{platform}:{name}": found[name] for name in found}
             )
-            told = {"tenant": tenant_id, "platform": platform, "reasons": found, "kinds": named}
+            told = {"tenant": tenant_id, "platform": platform, "reasons": found, "kinds": named or None}
             committed.tell(connection, "left_out", **told)
 
 

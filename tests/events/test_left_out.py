@@ -148,6 +148,7 @@ def test_whatever_is_left_out_is_in_the_answer_the_log_and_the_counters(
     (line,) = (line for line in capfd.readouterr().out.splitlines() if "left_out" in line)
     assert "telegram" in line
     assert "'unknown_kind': 1" in line
+    assert "'message_reaction': 1" in line
     assert answer["request_id"] in line
     assert secret not in line
     # and another tenant has none of it
