@@ -16,6 +16,7 @@ from pipeline.store.connections.database import Database
 from schemas.settings import Settings
 from tests.api.conftest import CHAT, away, body, problem_of, said
 from tests.conftest import TENANT
+from tests.waiting import until
 from workers.api import keyring
 
 Serve = Callable[[Settings], httpx.Client]
@@ -200,8 +201,7 @@ def test_when_a_key_was_used_is_written_within_seconds(client: httpx.Client) -> 
     assert last_used() == [None, None]
     with using(client, used["key"]) as bot:
         bot.get("/v1/keys/current")
-    while last_used()[1] is None:
-        time.sleep(0.1)
+    until(lambda: last_used()[1], "the use is written")
     assert last_used()[0] is None
 
 

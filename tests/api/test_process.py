@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from select import select
@@ -27,7 +27,7 @@ from schemas.settings import Settings
 from tests.api.conftest import CHAT, body, said
 from tests.conftest import TENANT, copied, settings_of
 from tests.mcp.conftest import HOUSE, over_http, talk
-from tests.ops.running import until
+from tests.waiting import SECONDS, until
 from workers.api import protocol
 from workers.api.__main__ import MAX_CONNECTIONS
 
@@ -54,6 +54,18 @@ def start(port: int, environment: dict[str, str], log: Path, processes: int = 1)
         return subprocess.Popen(command, cwd=CHECKOUT, env=environment, stdout=out, stderr=out)
 
 
+def until_healthy(process: subprocess.Popen[bytes], client: httpx.Client, log: Path) -> None:
+    """Wait until the process answers."""
+
+    def is_healthy() -> bool:
+        assert process.poll() is None, log.read_text()
+        with suppress(httpx.TransportError):
+            return client.get("/healthz").status_code == 200
+        return False
+
+    until(is_healthy, f"{client.base_url} answers")
+
+
 Running = tuple[subprocess.Popen[bytes], httpx.Client]
 
 
@@ -72,17 +84,11 @@ def api(postgres: EmbeddedPostgres, redis: EmbeddedRedis, log: Path) -> Iterator
             with httpx.Client(
                 base_url=f"http://127.0.0.1:{port}", headers={"Authorization": "Bearer test-key"}
             ) as client:
-                while True:
-                    assert process.poll() is None, log.read_text()
-                    try:
-                        client.get("/healthz")
-                        break
-                    except httpx.ConnectError:
-                        time.sleep(0.05)
+                until_healthy(process, client, log)
                 yield process, client
         finally:
             process.kill()
-            process.wait()
+            process.wait(SECONDS)
 
 
 def records(log: Path) -> list[dict[str, Any]]:
@@ -220,7 +226,7 @@ def served(settings: Settings, tmp_path: Path) -> Iterator[Served]:
                 left.resume()
                 left.kill()
         process.kill()
-        process.wait()
+        process.wait(SECONDS)
 
 
 def test_each_process_serves_and_one_that_is_killed_is_replaced_and_all_finish_what_they_are_doing(

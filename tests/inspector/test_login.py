@@ -1,7 +1,6 @@
 """Who may see the inspector: a key in a cookie, of one tenant, with the scopes that a page needs, and no other site."""
 
 import re
-import time
 from collections.abc import Iterator
 
 import httpx
@@ -13,6 +12,7 @@ from schemas.bots.keys import KeyIn, NewKey
 from tests.commands.conftest import CHAT
 from tests.conftest import TENANT
 from tests.inspector.conftest import logged_in
+from tests.waiting import until
 from workers.api.scopes import ACCESS
 
 Standing = tuple[httpx.Client, Database]
@@ -91,8 +91,7 @@ def test_a_revoked_key_is_refused_while_its_cookie_lives(standing: Standing) -> 
     with logged_in(api, key.key) as client:
         assert client.get("/inspect/chats").status_code == 200
         api_keys.revoke(database, TENANT, key.id)
-        while client.get("/inspect/chats").status_code != 303:
-            time.sleep(0.2)
+        until(lambda: client.get("/inspect/chats").status_code == 303, "the key is refused")
 
 
 def test_a_key_without_read_and_one_of_some_chats_are_told_why_they_are_refused(standing: Standing) -> None:

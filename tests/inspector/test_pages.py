@@ -11,6 +11,7 @@ from schemas.messages import ChatIn
 from tests.commands.conftest import CHAT
 from tests.conftest import TENANT, message
 from tests.inspector.conftest import EVIL, HOSTILE, SCRIPT, logged_in
+from tests.waiting import rounds
 
 Standing = tuple[httpx.Client, Database]
 
@@ -101,10 +102,12 @@ def test_chats_are_found_by_a_part_of_their_name_and_paged_by_id(standing: Stand
         assert "Harbour House" in client.get("/inspect/chats?name=HARBOUR").text
         assert "Harbour House" in client.get("/inspect/chats?name=telegram:-1").text
         seen, path = [], "/inspect/chats?name=ünï"
-        while path:
+        for _ in rounds("there is a last page"):
             page = Page(client.get(path).text)
             seen += [href for href, _ in page.links if "many" in href and "?" not in href]
             path = next((href for href, text in page.links if "Next" in text), "")
+            if not path:
+                break
         assert seen == [f"/inspect/chats/many%3A{number:03}" for number in range(60)]
 
 

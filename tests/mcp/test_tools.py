@@ -13,6 +13,7 @@ from schemas.settings import Settings
 from tests.api.conftest import problem_of, served
 from tests.mcp.conftest import HOUSE, OFFICE, listed, over_http, over_stdio, talk, text_of, url_of
 from tests.ops.running import COMMAND, clean_environment
+from tests.waiting import SECONDS
 
 READING = {"recall", "search", "read", "about", "chats"}
 
@@ -190,7 +191,7 @@ def test_it_prints_nothing_but_messages_and_ends_with_its_input(house: httpx.Cli
     welcome, chats = (json.loads(running.stdout.readline())["result"] for _ in range(2))
     assert "Call `recall` before you answer" in welcome["instructions"]
     assert "Дом" in chats["content"][0]["text"]
-    rest, errors = running.communicate()
+    rest, errors = running.communicate(timeout=SECONDS)
     assert (rest, errors, running.returncode) == (b"", b"", 0)
 
 

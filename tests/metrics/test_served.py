@@ -28,8 +28,8 @@ from tests.conftest import TENANT, copied, message, refusing, settings_of
 from tests.deployment.test_compose import METRIC, expressions, labels_named
 from tests.llm.chat_models import ScriptedModel, asking
 from tests.metrics.conftest import Shown, read, serving
-from tests.ops.running import until
 from tests.test_pipeline import place, run
+from tests.waiting import until
 from workers.metrics.counted import Totals
 
 CHATS = ("app:сад", "app:客厅", "app:الحديقة", 'app:"quoted"\n\\{chat}')

@@ -27,8 +27,8 @@ from pipeline.store.jobs import outdated
 from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
 from tests.conftest import EPOCH, TENANT, copied, settings_of
-from tests.ops.running import until
 from tests.processes.nodes import Process, RedisProcess
+from tests.waiting import until
 from workers.app import REDIS_TRANSPORT, make_app
 from workers.queues import QUEUES
 
