@@ -9,11 +9,12 @@ from urllib.parse import unquote
 from fastapi import Request, Response
 from fastapi.params import Depends
 from fastapi.routing import APIRoute
+from starlette.concurrency import run_in_threadpool
 from starlette.routing import Match
 from starlette.types import Scope
 
 from pipeline.store.connections.transactions import persistently
-from workers.api.admission import admit
+from workers.api.admission import admit, take_messages
 from workers.api.bodies import BodyReader
 from workers.api.errors import responses as described
 from workers.api.openapi import SECURED, body_of, scoped
@@ -82,7 +83,10 @@ class ApiRoute(APIRoute):
             return handler
 
         async def admitted(request: Request) -> Response:
-            request.state.caller = await admit(request, self.access)
+            caller = request.state.caller = await admit(request, self.access)
+            if self.access.counts and caller.key.messages_per_day is not None:
+                database = request.app.state.api.database
+                await run_in_threadpool(take_messages, database, caller.key, 1)
             return await handler(request)
 
         return admitted

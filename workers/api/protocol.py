@@ -1,14 +1,19 @@
-"""uvicorn's HTTP protocol with limits on the time and size of headers; `bodies` has those of a body.
+"""uvicorn's HTTP protocol with limits on connections, and on time and size of headers; `bodies` has those of a body.
 
-uvicorn closes an idle connection, but not one that has begun a request and sends a byte a minute, or endless headers:
-all this happens before authentication.
+uvicorn closes an idle connection, but not one that has begun a request and sends a byte a minute, or endless headers,
+or reads no answer: all this happens before authentication.
 """
 
 import asyncio
+import heapq
 from http import HTTPStatus
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+MAX_CONNECTIONS = 1000
+DISPLACED = 100
+"""Connections of a process, and how many of them, those that have waited longest for their client, make way for others
+then. If none waits, requests are answered 503."""
 HEADER_SECONDS = 20.0
 """Time for the headers of a request, from its first byte or the beginning of the connection."""
 MAX_HEADER_BYTES = 16 * 1024
@@ -40,10 +45,26 @@ class Protocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
         """Wait for the first request."""
         super().connection_made(transport)
+        self._heard_at = self.loop.time()
         self._expect_headers()
+        if len(self.connections) >= MAX_CONNECTIONS:
+            others = (
+                other for other in self.connections if isinstance(other, Protocol) and other is not self
+            )
+            waiting = (other for other in others if other._waits_for_client)
+            for other in heapq.nsmallest(DISPLACED, waiting, key=lambda other: other._heard_at):
+                self.connections.discard(other)
+                other.transport.abort()
+
+    @property
+    def _waits_for_client(self) -> bool:
+        """Whether nothing is being done here before the client has sent or read more."""
+        cycle = self.cycle
+        return cycle is None or cycle.response_complete or cycle.more_body or self.flow.write_paused
 
     def data_received(self, data: bytes) -> None:
         """Read on, unless the headers exceed their limit."""
+        self._heard_at = self.loop.time()
         self._other_bytes += len(data)
         super().data_received(data)
         if self._other_bytes > MAX_URL_BYTES + MAX_HEADER_BYTES and not self.transport.is_closing():

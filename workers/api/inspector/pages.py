@@ -9,16 +9,20 @@ from fastapi import Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, RedirectResponse
 
+from pipeline.people import api_keys
 from pipeline.text import display
+from schemas.bots.keys import CurrentKey
 from schemas.payloads import parse_payload
 from workers.api.admission import permit
 from workers.api.api_route import ApiRoute
 from workers.api.bodies import fields_of, off_loop, received
 from workers.api.errors import TITLES, HttpError, as_invalid, as_problem, request_id
 from workers.api.inspector import cookie
+from workers.api.state import state_of
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -116,15 +120,24 @@ class PageRoute(ApiRoute):
 
     async def _admit(self, request: Request) -> Response | None:
         """Set the caller of the request; return a redirect to the login if nobody is logged in."""
-        api = request.app.state.api
-        digest = api.seal.open(request.cookies.get(cookie.NAME, ""))
-        key = None if digest is None else await api.keyring.find_digest(digest)
+        login, key = await login_of(request)
+        if key is not None and await run_in_threadpool(
+            api_keys.has_ended, state_of(request).database, key.tenant, login
+        ):
+            key = None
         if key is None:
             if "hx-request" in request.headers:
                 return Response(headers={"HX-Redirect": f"{cookie.PATH}/login"})
             return go_to(f"login?next={quote(request.url.path)}" if request.method == "GET" else "login")
         request.state.caller = permit(request, key, self.access)
         return None
+
+
+async def login_of(request: Request) -> tuple[bytes, CurrentKey | None]:
+    """Return the login of a request's cookie, which may have ended, and its key; None without a valid one."""
+    api = state_of(request)
+    login, digest = api.seal.open(request.cookies.get(cookie.NAME, "")) or (b"", None)
+    return login, None if digest is None else await api.keyring.find_digest(digest)
 
 
 def _require_same_site(request: Request) -> None:

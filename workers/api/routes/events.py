@@ -19,7 +19,7 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.pruned import MessageLimits
 from pipeline.platforms import events as platform_events
 from pipeline.platforms import proofs
-from pipeline.platforms.records import OTHER_CHAT, Broken, Event, Record, Skipped
+from pipeline.platforms.records import OTHER_CHAT, Broken, Event, Record, Skipped, Unread
 from pipeline.store.people import event_sources
 from pipeline.store.people.event_sources import SecretSource
 from schemas.bots.events import MAX_NAMED, EventsReceipt
@@ -43,6 +43,7 @@ MAX_SMALL = 20
 SOURCE_SECONDS = 5.0
 """How long a process caches a source: a removed one is refused by then."""
 _UNREADABLE: dict[str, int] = {"unreadable": 1}
+NOT_STORED = (ChatIn, Skipped, Unread, Broken)
 _known: dict[str, tuple[float, SecretSource]] = {}
 
 
@@ -206,7 +207,7 @@ async def store(
     """Store events: a few messages of one chat in the event loop, if it may be there, anything else in a thread."""
     tenant = caller.key.tenant
     if caller.key.messages_per_day is not None:
-        handed_over = sum(isinstance(event, Record) for event in events)
+        handed_over = sum(not isinstance(event, NOT_STORED) for event in events)
         await run_in_threadpool(take_messages, api.database, caller.key, handed_over)
     messages = apply.one_chat(events) if in_loop and len(events) <= MAX_SMALL else None
     if messages and api.backlog.is_counted(tenant):
