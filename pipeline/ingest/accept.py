@@ -21,10 +21,10 @@ from pipeline.store.connections.trips import Statement
 from pipeline.store.jobs import jobs
 from pipeline.store.messages import accepting, edits
 from pipeline.store.sessions import sessions
-from pipeline.text import tool_calls
+from pipeline.text import tool_calls, truncate
 from pipeline.text.fencing import without_recalled
 from pipeline.text.tokens import estimate as estimate_tokens
-from schemas.messages import ChatIn, MessageIn, clean_text
+from schemas.messages import CUT, MAX_CONTENT_BYTES, ORIGINAL_BYTES, ChatIn, MessageIn, clean_text
 from schemas.sessions import number_of
 
 SLICE_MESSAGES, SLICE_BYTES = 250, 256 * 1024
@@ -40,6 +40,8 @@ class Accepted:
     duplicates: int
     # forgotten, pruned, or sent by somebody whose memory is off
     kept_out: int = 0
+    # among the new ones, those with a text or metadata that had to be cut
+    cut: int = 0
 
 
 def accept(
@@ -78,7 +80,8 @@ def accept(
         new, out = new + stored, out + kept_out
     if out == len(unique):
         return Accepted(new=0, duplicates=0, kept_out=len(messages))
-    return Accepted(new=new, duplicates=len(messages) - new - out, kept_out=out)
+    cut = min(new, sum(not CUT.isdisjoint(message.metadata) for message in unique.values()))
+    return Accepted(new=new, duplicates=len(messages) - new - out, kept_out=out, cut=cut)
 
 
 async def try_accept(
@@ -91,6 +94,9 @@ async def try_accept(
     trace_id: str | None,
 ) -> Accepted | None:
     """Store a few small live messages as `accept` does, from the event loop; None if `accept` must store them."""
+    # what may be cut takes a thread
+    if any(4 * len(message.content) > MAX_CONTENT_BYTES for message in received):
+        return None
     unique = _unique(received)
     if any(message.closes_session for message in unique.values()) or limits.may_concern(received):
         return None
@@ -180,15 +186,16 @@ def _accept_step_by_step(
         kept_out = [*admitted.kept_out, *pruned]
         if kept_out:
             edits.drop_pending(connection, chat.chat_id, kept_out)
-        if admitted.unnamed or unnamed:
-            membership.note_unknown(connection, tenant_id, chat.chat_id)
         out += len(kept_out)
         messages = [message for message in admitted.messages if message.external_id not in pruned]
-        if not messages:
-            return 0, out
-        if stored is None or not chats.is_as_described(stored, chat):
+        if messages and (stored is None or not chats.is_as_described(stored, chat)):
             chats.ensure(connection, tenant_id, chat)
             accepting.hold(connection, chat.chat_id)
+        if admitted.unnamed or unnamed:
+            # in a chat that is new, too: somebody listens there whom nobody knows
+            membership.note_unknown(connection, tenant_id, chat.chat_id)
+        if not messages:
+            return 0, out
         if settle is not None:
             chats.settle(connection, chat.chat_id, settle)
         closing = [(m.session_key, m.sent_at) for m in messages if m.closes_session and m.session_key]
@@ -229,8 +236,12 @@ def _numbered(messages: Sequence[MessageIn]) -> Iterator[MessageIn]:
 
 
 def _as_stored(message: MessageIn) -> MessageIn:
-    """Remove recalled context, which is stored already; a turn without text gets its tool calls as text."""
+    """Remove recalled context, which is stored already; a turn without text gets its tool calls as text. Cut it."""
     content = without_recalled(message.content)
     if not content.strip():
         content = clean_text(tool_calls.written(message.metadata)) or content
-    return message if content == message.content else message.model_copy(update={"content": content})
+    content, original_bytes = truncate.within_bytes(content, MAX_CONTENT_BYTES)
+    if content == message.content:
+        return message
+    marked = {} if original_bytes is None else {ORIGINAL_BYTES: original_bytes}
+    return message.model_copy(update={"content": content, "metadata": message.metadata | marked})

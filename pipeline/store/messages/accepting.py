@@ -22,7 +22,7 @@ from pipeline.store.operations.counters import SLOT
 from schemas.errors import Retryable
 from schemas.kinds import INGEST
 from schemas.languages import AUTO
-from schemas.messages import ChatIn, MessageIn
+from schemas.messages import ORIGINAL_BYTES, ChatIn, MessageIn
 from schemas.sessions import key_of
 
 AHEAD = timedelta(minutes=5)
@@ -65,7 +65,8 @@ _PUT = f"""
         RETURNING external_id, content, token_count, edited_at
     ), given AS (
         SELECT m.*, allowed.language, edits.edited_at, coalesce(edits.content, m.said) AS content,
-            coalesce(edits.token_count, m.tokens) AS token_count, sent_at > now() + {_AHEAD} AS ahead
+            coalesce(edits.token_count, m.tokens) AS token_count, sent_at > now() + {_AHEAD} AS ahead,
+            CASE WHEN edits.content IS NULL THEN metadata ELSE metadata - '{ORIGINAL_BYTES}' END AS kept
         FROM jsonb_to_recordset(%(messages)s) AS m (
             external_id text, sender_id text, sender_name text, role text, said text, sent_at timestamptz,
             position integer, agent_id text, session_key text, metadata jsonb, tokens integer, reply_to text,
@@ -77,7 +78,7 @@ _PUT = f"""
         SELECT %(tenant)s, %(chat)s, external_id, session_key, sender_id, sender_name, agent_id,
             role, content, token_count, CASE WHEN ahead THEN now() ELSE sent_at END, position, edited_at,
             CASE WHEN edited_at IS NULL THEN 1 ELSE 2 END, language,
-            CASE WHEN ahead THEN metadata || jsonb_build_object('original_sent_at', sent_at) ELSE metadata END,
+            CASE WHEN ahead THEN kept || jsonb_build_object('original_sent_at', sent_at) ELSE kept END,
             nullif(reply_to, ''), nullif(thread, '')
         FROM given ORDER BY external_id COLLATE "C"
         ON CONFLICT (tenant_id, chat_id, external_id) DO NOTHING
