@@ -3,6 +3,7 @@
 import importlib.metadata
 import json
 import threading
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from pydantic_core import to_json
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 
@@ -114,17 +114,11 @@ def install(app: FastAPI) -> None:
     async def docs() -> HTMLResponse:
         return page
 
-    made: list[bytes] = []
-    making = threading.Lock()
+    document, making = cache(lambda: to_json(described())), threading.Lock()
 
-    def make() -> bytes:
+    def openapi() -> Response:
         with making:
-            made[:] = made or [to_json(described())]
-        return made[0]
-
-    # async: it only returns, once a thread has made it
-    async def openapi() -> Response:
-        return Response(made[0] if made else await run_in_threadpool(make), media_type="application/json")
+            return Response(document(), media_type="application/json")
 
     app.openapi = described  # type: ignore[method-assign]
     app.add_api_route("/openapi.json", openapi, include_in_schema=False)

@@ -9,8 +9,9 @@ import anyio
 import httpx2
 from anyio import to_thread
 from anyio.from_thread import BlockingPortal, start_blocking_portal
+from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from workers.api.access import HEADER
 from workers.api.admission import COUNTED
@@ -36,7 +37,6 @@ class Tools:
         self._open = ExitStack()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._portal: BlockingPortal | None = None
-        self._manager: StreamableHTTPSessionManager | None = None
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -47,38 +47,25 @@ class Tools:
         finally:
             await to_thread.run_sync(self._open.close)
 
-    async def answer(self, scope: Scope, body: bytes) -> Response:
+    async def answer(self, request: Request, body: bytes) -> Response:
         """Answer a request, while `running`."""
         async with self._starting:
             if self._portal is None:
                 self._portal = await to_thread.run_sync(self._start)
-        return await asyncio.wrap_future(self._portal.start_task_soon(self._handle, scope, body))
+        answering = self._portal.start_task_soon(self._handle, request.headers.raw, body)
+        return await asyncio.wrap_future(answering)
 
     def _start(self) -> BlockingPortal:
         portal = self._open.enter_context(start_blocking_portal())
-        self._manager = self._make()
-        self._open.enter_context(portal.wrap_async_context_manager(self._manager.run()))
+        manager = self._make()
+        self._open.enter_context(portal.wrap_async_context_manager(manager.run()))
+        self._server = httpx2.AsyncClient(transport=httpx2.ASGITransport(manager.handle_request))
         return portal
 
-    async def _handle(self, scope: Scope, body: bytes) -> Response:
+    async def _handle(self, headers: list[tuple[bytes, bytes]], body: bytes) -> Response:
         """Answer a request in the server's loop."""
-        unread: list[Message] = [{"type": "http.request", "body": body}]
-        response = Response()
-
-        async def receive() -> Message:
-            if not unread:
-                await anyio.sleep_forever()
-            return unread.pop()
-
-        async def send(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                response.status_code, response.raw_headers = message["status"], [*message["headers"]]
-            else:
-                response.body += message.get("body", b"")
-
-        assert self._manager is not None  # noqa: S101 - it has been started
-        await self._manager.handle_request(scope, receive, send)
-        return response
+        answer = await self._server.post("http://tools/mcp", headers=headers, content=body)
+        return Response(answer.content, answer.status_code, dict(answer.headers))
 
     def _make(self) -> "StreamableHTTPSessionManager":
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager

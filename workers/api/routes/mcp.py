@@ -21,4 +21,4 @@ async def post_mcp(request: Request) -> Response:
     tools: Tools = request.app.state.tools
     async with received(request, MAX_CALL_BYTES) as body:
         pass
-    return await tools.answer(request.scope, body)
+    return await tools.answer(request, body)
