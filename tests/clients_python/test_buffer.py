@@ -3,7 +3,6 @@
 import asyncio
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from backscroll_client import AsyncBackscroll, Backscroll, Message
 
 from ops.local.embedded.ports import free_port
 from schemas.settings import Settings
-from tests.api.test_process import environment, start
+from tests.api.test_process import environment, start, until_healthy
 from tests.clients_python.conftest import CHAT
 
 # A bot that writes down each message before it hands it over, until it is killed.
@@ -39,18 +38,12 @@ class Api:
         self.process = start(self.port, environment(self.settings), self.log)
 
     def wait(self) -> None:
-        while True:
-            assert self.process.poll() is None, self.log.read_text()
-            try:
-                httpx.get(f"{self.url}/healthz")
-            except httpx.TransportError:
-                time.sleep(0.05)
-            else:
-                return
+        with httpx.Client(base_url=self.url) as client:
+            until_healthy(self.process, client, self.log)
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait()
+        self.process.wait(60)
 
     def stored(self) -> list[str]:
         """What is stored of the chat, in its order."""

@@ -269,7 +269,10 @@ def test_a_client_generated_from_the_description_works_against_the_api(
         capture_output=True,
         text=True,
         check=True,
+        timeout=600,
     )
     # every route is understood, and so is every answer
     assert "WARNING" not in made.stdout + made.stderr, made.stdout + made.stderr
-    subprocess.run([sys.executable, "-c", STORY, str(api.base_url).rstrip("/")], cwd=tmp_path, check=True)
+    subprocess.run(
+        [sys.executable, "-c", STORY, str(api.base_url).rstrip("/")], cwd=tmp_path, check=True, timeout=600
+    )
