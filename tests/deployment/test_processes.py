@@ -18,6 +18,7 @@ import redis as redis_client
 from ops.local.embedded.binaries import redis_server
 from ops.local.embedded.ports import free_port
 from ops.local.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.redis import EmbeddedRedis
 from schemas.settings import PREFIX, Settings
 from tests.api.test_process import environment as of_api
 
@@ -122,6 +123,18 @@ def test_the_health_check_of_the_door_waits_until_it_is_ready(
     assert not healthy(service, given, "8420", str(port))
     with running(service["command"], given, tmp_path) as door:
         wait_until(lambda: healthy(service, given, "8420", str(port)), door, tmp_path)
+
+
+def test_the_clock_needs_redis_and_no_database(
+    services: Services, redis: EmbeddedRedis, tmp_path: Path
+) -> None:
+    given = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "BACKSCROLL_REDIS_URL": redis.url,
+        "BACKSCROLL_DATA_DIR": str(tmp_path),
+    }
+    with running(services["beat"]["command"], given, tmp_path) as clock:
+        wait_until(lambda: "Starting..." in (tmp_path / "log").read_text(), clock, tmp_path)
 
 
 def test_redis_starts_with_its_password_and_its_file(services: Services, tmp_path: Path) -> None:
