@@ -218,7 +218,9 @@ def test_with_a_longer_gap_a_session_that_has_lost_messages_takes_in_none_of_the
     place(database)
     prune(database, TENANT, few)
     assert rows(database, "SELECT count(*) FROM messages") == [(4,)]
-    ranges = "SELECT id, message_count, started_at, ended_at FROM conversation_sessions WHERE merged_into IS NULL"
+    ranges = (
+        "SELECT id, message_count, started_at, ended_at FROM conversation_sessions WHERE merged_into IS NULL"
+    )
     before = rows(database, f"{ranges} ORDER BY id")
     assert [count for _, count, _, _ in before] == [8, 1, 1]
     # When the gap grows so that what is left of it would reach the second one
