@@ -163,21 +163,18 @@ def _modest(value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
     if _depth(value) > MAX_METADATA_DEPTH:
         raise ValueError(f"is nested deeper than {MAX_METADATA_DEPTH} levels")
     value = clean_json(value)
-    if (size := _size(value)) <= MAX_METADATA_BYTES:
+    # raises ValueError for inf and NaN, which JSON does not know
+    if (size := len(json.dumps(value, default=str, allow_nan=False))) <= MAX_METADATA_BYTES:
         return value
     if info.context is not FROM_PLATFORM:
         raise ValueError(f"is {size} bytes long as JSON; at most {MAX_METADATA_BYTES} are taken")
     kept: dict[str, Any] = {ORIGINAL_METADATA_BYTES: size}
+    room = MAX_METADATA_BYTES - len(json.dumps(kept))
     for key in sorted(value, key=lambda key: len(str(value[key]))):
-        if _size(more := kept | {key: value[key]}) > MAX_METADATA_BYTES:
+        if (room := room - len(json.dumps({key: value[key]}, default=str))) < 0:
             break
-        kept = more
+        kept[key] = value[key]
     return kept
-
-
-def _size(value: dict[str, Any]) -> int:
-    # raises ValueError for inf and NaN, which JSON does not know
-    return len(json.dumps(value, default=str, allow_nan=False))
 
 
 # Further data, cleaned and limited in size and depth.

@@ -12,8 +12,6 @@ from schemas.bots.events import PLATFORMS, REASONS, Reason
 
 Items = Mapping[Reason, int] | Mapping[str, int]
 """Numbers of items by reason, or by the platform's name of their kind."""
-
-
 _REASONS: dict[str, Reason] = {NO_TEXT: "no_text", OTHER_CHAT: "not_allowed"}
 
 
@@ -21,9 +19,7 @@ def reason_of(item: Broken | Skipped | Unread) -> Reason:
     """Return why an item is left out, or all of it but its text."""
     if isinstance(item, Unread):
         return "unread" if item.known else "unknown_kind"
-    if isinstance(item, Broken):
-        return "unreadable"
-    return _REASONS.get(item.reason, "kind")
+    return "unreadable" if isinstance(item, Broken) else _REASONS.get(item.reason, "kind")
 
 
 def report(database: Database, tenant_id: str, source: str, reasons: Items, kinds: Items) -> None:
@@ -37,9 +33,7 @@ def report(database: Database, tenant_id: str, source: str, reasons: Items, kind
         named = {kind: n for kind, n in kinds.items() if re.fullmatch(r"[\w.-]+", kind, re.ASCII)}
         with database.tenant(tenant_id) as connection:
             chats.ensure_tenant(connection, tenant_id)
-            counters.add(
-                connection, tenant_id, {f"left_out:{platform}:{name}": found[name] for name in found}
-            )
+            counters.add(connection, tenant_id, {f"left_out:{platform}:{r}": n for r, n in found.items()})
             told = {"tenant": tenant_id, "platform": platform, "reasons": found, "kinds": named or None}
             committed.tell(connection, "left_out", **told)
 

@@ -132,10 +132,7 @@ def read(connection: Connection, chat_id: str, ids: Sequence[int]) -> Sequence[R
 
 
 def set_content(connection: Connection, message_id: int, **values: object) -> int:
-    """Set a message's `content` of `tokens`, edited `at`; return how many distinct lexemes it has.
-
-    `original_bytes` is its size before it was cut, or None.
-    """
+    """Set `content`, `tokens`, `at` and `original_bytes` (before it was cut, or None); return its distinct lexemes."""
     return number(connection, _SET_CONTENT, id=message_id, **values)
 
 
