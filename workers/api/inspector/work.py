@@ -19,6 +19,7 @@ from schemas.errors import InvalidInput, NotFound
 from schemas.kinds import ARRIVAL, KINDS
 from schemas.messages import Id, RowId
 from workers import queues
+from workers.api.admission import caller_of
 from workers.api.inspector.chats import ROWS
 from workers.api.inspector.pages import Form, PageRoute, go_to, page
 from workers.api.state import Api, Tenant
@@ -112,7 +113,8 @@ def post_backfill(request: Request, api: Api, tenant: Tenant, wanted: Form[Backf
     backfill_request = BackfillRequest(
         kind=wanted.kind, chat_id=chat.chat_id if chat else None, missing_only=not wanted.everything
     )
-    backfill.start(api.database, tenant, backfill_request, Current.of(api.settings))
+    by = caller_of(request).key.label
+    backfill.start(api.database, tenant, backfill_request, Current.of(api.settings), by=by)
     api.waker.wake_up("backfill")
     return go_to("backfills")
 
