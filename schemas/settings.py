@@ -250,6 +250,8 @@ class Settings(BaseSettings):
     """File that a worker touches every two seconds, for health checks."""
     backlog_max_messages: Annotated[int, Field(ge=1)] = 200_000
     """Accepted messages that may wait to be placed; above it the HTTP API answers 503."""
+    payload_tenants: str | None = None
+    """Comma-separated tenants that payload tasks may write to; others become dead letters. Unset: any tenant."""
 
     def stated(self) -> dict[str, Any]:
         """Return what is not as by default, for others to read: no secrets, and nothing of this process alone."""
@@ -277,6 +279,10 @@ class Settings(BaseSettings):
     def summary_canaries(self) -> frozenset[str]:
         """Return the chats that alone a language model summarizes; none: all."""
         return frozenset(filter(None, map(str.strip, (self.session_summary_canaries or "").split(","))))
+
+    def takes_payloads_of(self, tenant: str) -> bool:
+        """Tell whether payload tasks may write to a tenant."""
+        return not self.payload_tenants or tenant in self.payload_tenants.replace(" ", "").split(",")
 
     def named_rolling_messages(self) -> int:
         """Return after how many new messages an open session that an agent named is summarized."""

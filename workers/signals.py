@@ -1,6 +1,5 @@
 """Handlers around tasks and workers: JSON logs, request ids from the API to the last task, connections, health."""
 
-import re
 import sys
 import uuid
 from functools import cache
@@ -28,13 +27,12 @@ from schemas.errors import BackscrollError
 from schemas.load_settings import load_settings
 from workers import resources, statement, tracing
 from workers.claim_file import release_dead
+from workers.envelope import acceptable_id
 from workers.logging import configure_logging
 
 log = structlog.get_logger(__name__)
 
 REQUEST_ID = "request_id"
-# It goes into logs, task headers and the database, so only harmless characters are accepted.
-ACCEPTABLE_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 
 
 def current_request_id() -> str | None:
@@ -46,12 +44,6 @@ def current_request_id() -> str | None:
 def request_id_of(*ids: object) -> str:
     """Return the first acceptable id among a sender's, or a new one."""
     return acceptable_id(*ids) or uuid.uuid4().hex
-
-
-def acceptable_id(*ids: object) -> str | None:
-    """Return the first acceptable id among a sender's, if any."""
-    fitting = (text for text in ids if isinstance(text, str) and ACCEPTABLE_REQUEST_ID.fullmatch(text))
-    return next(fitting, None)
 
 
 @setup_logging.connect
@@ -106,6 +98,14 @@ def _drop_inherited(**_: Any) -> None:
 def _say_last_things(**_: Any) -> None:
     tracing.stop()
     statement.stop()
+
+
+def _has_fixed_threads(*_: Any) -> None:
+    raise ValueError("its threads are set at the start: backscroll worker summarize --concurrency 32")
+
+
+# what `celery control pool_grow` calls, and Celery's pool of threads lacks
+thread.TaskPool.grow = thread.TaskPool.shrink = _has_fixed_threads
 
 
 @worker_ready.connect

@@ -264,6 +264,8 @@ def _deployed(postgres: EmbeddedPostgres, folder: Path, name: str) -> Iterator[D
     settings = settings_of(postgres, name, redis_url=server.url, data_dir=folder, **changes)
     told = processes.environment(settings) | {
         "BACKSCROLL_LEASE_SECONDS": str(LEASE_SECONDS),
+        # a line for every payload and batch
+        "BACKSCROLL_LOG_LEVEL": "debug",
         "OMP_NUM_THREADS": "1",
     }
     client = redis_client.Redis.from_url(server.url, decode_responses=True)

@@ -12,8 +12,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from workers.api.errors import as_problem, as_response
 from workers.api.inspector import cookie
+from workers.envelope import acceptable_id
 from workers.logging import write_line
-from workers.signals import REQUEST_ID, acceptable_id, request_id_of
+from workers.signals import REQUEST_ID, request_id_of
 from workers.tracing import name_request
 
 ACCESS = "backscroll.access"

@@ -132,6 +132,7 @@ def of_redis(queues: QueueStatus) -> Iterator[Metric]:
     if queues.workers is not None:
         serving = {name: len(workers) for name, workers in queues.workers.items()}
         yield gauges("queue_workers", "Workers that serve a queue.", serving, "queue")
+        yield gauges("unread_tasks", "Tasks in a list that no worker reads.", queues.unread, "list")
     swept = queues.swept_seconds_ago
     yield gauge(
         "sweep_age_seconds",

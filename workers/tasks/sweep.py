@@ -6,7 +6,7 @@ import structlog
 from celery import Celery, Task, shared_task
 
 from pipeline.operations import sweep as pipeline_sweep
-from workers import connection, queues, resources
+from workers import connection, envelope, queues, resources
 from workers.tasks.jobs import ThreadRequest
 
 log = structlog.get_logger(__name__)
@@ -17,7 +17,7 @@ MAX_WAITING_SWEEPS = 10
 COUNT_UP_TO = max(2 * queue.concurrency * queue.batch for queue in queues.OF_KIND.values())
 
 
-@shared_task(name=connection.SWEEP, bind=True, Request=ThreadRequest, send_events=False)
+@shared_task(name=envelope.SWEEP, bind=True, Request=ThreadRequest, send_events=False)
 def sweep(self: Task) -> None:
     """Sweep everything once.
 

@@ -188,6 +188,11 @@ def _queues(queues: QueueStatus) -> Iterator[RenderableType]:
     headings = ("queue", "tasks", *(("workers",) if answers else ()))
     cells = [(name, waiting, *answers.get(name, ())) for name, waiting in queues.queues.items()]
     yield rendering.rows(headings, cells, title="\nQueues", right=("tasks",))
+    for name, tasks in queues.unread.items():
+        what = (
+            f"{tasks:,} tasks wait in the list {name}, which no worker reads: `backscroll jobs move {name}`"
+        )
+        yield Text(rendering.plain(what), style="red")
 
 
 def _counters(state: Status) -> Iterator[RenderableType]:

@@ -23,6 +23,7 @@ from schemas.errors import InvalidInput, NotFound
 from schemas.kinds import ARRIVAL, KINDS
 from schemas.messages import Id, Name, RowId
 from workers import queues
+from workers.api.admission import caller_of
 from workers.api.inspector.chats import ROWS
 from workers.api.inspector.pages import Form, PageRoute, go_to, page
 from workers.api.state import Api, Tenant
@@ -119,7 +120,8 @@ def post_backfill(request: Request, api: Api, tenant: Tenant, wanted: Form[Backf
     )
     with api.database.tenant(tenant) as connection:
         settings = Deployment.of(connection).over(api.settings)
-    backfill.start(api.database, tenant, backfill_request, Current.of(settings))
+    by = caller_of(request).key.label
+    backfill.start(api.database, tenant, backfill_request, Current.of(settings), by=by)
     api.waker.wake_up("backfill")
     return go_to("backfills")
 
