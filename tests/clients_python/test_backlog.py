@@ -388,11 +388,11 @@ def test_what_is_put_off_is_tried_again_after_a_rest_that_grows_or_as_the_api_sa
 ) -> None:
     api.ill[ONE] = lambda request, api: problem(503)
 
-    def wait() -> float:
+    def wait(step: float = 0.25) -> float:
         """Let time pass until something is asked again, and return how long that was."""
         before, asked = clock.now, api.requests
         while api.requests == asked:
-            clock.now += 0.25
+            clock.now += step
             memory.add(TWO, said(int(clock.now * 4)))
             asked += 1
         return clock.now - before
@@ -403,8 +403,8 @@ def test_what_is_put_off_is_tried_again_after_a_rest_that_grows_or_as_the_api_sa
         # as long as the API says, if that is longer, but not for days
         for told, rested in (("5", 30), ("120", 120), ("86400", 600), ("Fri, 01 Jan 2027 00:00:00 GMT", 30)):
             api.ill[ONE] = lambda request, api, told=told: problem(503, **{"Retry-After": told})  # type: ignore[misc]
-            wait()
-            assert wait() == rested
+            wait(10)
+            assert wait(10) == rested
         # and when it is taken again, the next rest is short again
         api.ill = {}
         assert memory.flush() is True
