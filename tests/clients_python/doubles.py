@@ -1,4 +1,4 @@
-"""An API that answers as a story says, and a disk that fills, for clients whose every edge a story holds."""
+"""An API that answers as a story says, a disk that fills and a clock that stands, for clients with no other edge."""
 
 import json
 import sqlite3
@@ -8,7 +8,8 @@ from typing import Any
 from urllib.parse import unquote
 
 import httpx
-from backscroll_client import AsyncBackscroll, Backscroll
+import pytest
+from backscroll_client import AsyncBackscroll, Backscroll, buffer, exchange
 
 PROBLEM = {"Content-Type": "application/problem+json; charset=utf-8"}
 HTML = {"Content-Type": "text/html"}
@@ -103,6 +104,19 @@ class Api:
                 super()._connect(transport=httpx.MockTransport(api), **more)
 
         return Client("http://backscroll.test", "key", buffer=buffer, **{"patience": 0.0, **options})
+
+
+class Clock:
+    """Time as a story lets it pass."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        for module in (buffer, exchange):
+            monkeypatch.setattr(module, "time", self)
+
+    def monotonic(self) -> float:
+        """Return the seconds."""
+        return self.now
 
 
 class Disk(sqlite3.Connection):

@@ -11,12 +11,12 @@ from typing import Any
 
 import httpx
 import pytest
-from backscroll_client import BufferUnusable, Unavailable, buffer
+from backscroll_client import BufferUnusable, buffer
 from backscroll_client.__main__ import main
 from backscroll_client.errors import NoAnswer, Refused
 from backscroll_client.lanes import Lane
 
-from tests.clients_python.doubles import BAD, HTML, Api, Disk, problem
+from tests.clients_python.doubles import BAD, HTML, Api, Clock, Disk, problem
 
 ONE, TWO = "telegram:1", "telegram:2"
 
@@ -31,6 +31,11 @@ def names(*numbers: int) -> list[str]:
 
 def away(request: httpx.Request, api: Api) -> httpx.Response:
     raise httpx.ConnectError("refused")
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
 
 
 @pytest.fixture
@@ -173,7 +178,7 @@ def test_a_question_does_not_wait_for_what_waits_longer_than_its_patience(
     api.ill[ONE] = hangs
     with api.client(path, patience=2) as memory:
         assert memory.search(ONE, "?")["hits"] == []
-        assert timeouts == [pytest.approx(2, abs=0.5)]
+        assert timeouts == [2]
         assert "an answer does not know all that was handed over before" in caplog.text
         # nor for it each time
         assert memory.search(ONE, "?")["hits"] == []
@@ -378,23 +383,34 @@ def test_the_command_line_looks_after_what_was_set_aside(
     assert "exit codes: 0 done" in told
 
 
-def test_rests_grow_and_are_as_long_as_the_api_says() -> None:
-    lane = Lane()
-    lengths = []
-    for _ in range(9):
-        lane.failed(1, Unavailable("Later."), 1000.0)
-        lengths.append(lane.rest.until - 1000.0)
-        assert lane.rest.told_until == 1000.0
-    assert lengths == [0.25, 0.5, 1, 2, 4, 8, 16, 30, 30]
-    lane.failed(1, Unavailable("Later.", retry_after=120), 1000.0)
-    assert (lane.rest.until, lane.rest.told_until) == (1120.0, 1120.0)
-    lane.failed(1, Unavailable("Later.", retry_after=1e9), 1000.0)
-    assert lane.rest.until == 1600.0
-    lane.failed(1, Refused("No."), 1000.0)
-    # what succeeds ends it
-    lane.numbers.extend([1, 2])
-    lane.committed(1)
-    assert (lane.rest.until, list(lane.numbers)) == (0.0, [2])
+def test_what_is_put_off_is_tried_again_after_a_rest_that_grows_or_as_the_api_says(
+    api: Api, path: Path, clock: Clock
+) -> None:
+    api.ill[ONE] = lambda request, api: problem(503)
+
+    def wait(step: float = 0.25) -> float:
+        """Let time pass until something is asked again, and return how long that was."""
+        before, asked = clock.now, api.requests
+        while api.requests == asked:
+            clock.now += step
+            memory.add(TWO, said(int(clock.now * 4)))
+            asked += 1
+        return clock.now - before
+
+    with api.client(path) as memory:
+        memory.add(ONE, said(1))
+        assert [wait() for _ in range(9)] == [0.25, 0.5, 1, 2, 4, 8, 16, 30, 30]
+        # as long as the API says, if that is longer, but not for days
+        for told, rested in (("5", 30), ("120", 120), ("86400", 600), ("Fri, 01 Jan 2027 00:00:00 GMT", 30)):
+            api.ill[ONE] = lambda request, api, told=told: problem(503, **{"Retry-After": told})  # type: ignore[misc]
+            wait(10)
+            assert wait(10) == rested
+        # and when it is taken again, the next rest is short again
+        api.ill = {}
+        assert memory.flush() is True
+        api.ill[ONE] = lambda request, api: problem(503)
+        memory.add(ONE, said(2))
+        assert wait() == 0.25
 
 
 def test_what_times_out_together_is_tried_by_halves_and_then_more_of_it() -> None:

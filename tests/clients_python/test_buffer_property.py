@@ -20,7 +20,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.clients_python.doubles import BAD, HTML, Api, Disk, Fault, Killed, problem
+from tests.clients_python.doubles import BAD, HTML, PROBLEM, Api, Clock, Disk, Fault, Killed, problem
 
 CHATS = ("telegram:1", "telegram:2", "telegram:3", "telegram:4", "telegram:5")
 BODIES: tuple[dict[str, Any], ...] = (
@@ -31,15 +31,9 @@ BODIES: tuple[dict[str, Any], ...] = (
     {"json": {"accepted": True, "outcome": 1, "hits": None}},
     {"json": [1]},
     {"json": "accepted"},
-    {
-        "json": {"type": "about:blank", "detail": "No."},
-        "headers": {"Content-Type": "application/problem+json"},
-    },
+    {"json": {"type": "about:blank", "detail": "No."}, "headers": PROBLEM},
+    {"json": {"type": ["urn:backscroll:problem:x"], "detail": 1}, "headers": PROBLEM},
     {"json": {"type": "urn:backscroll:problem:x", "detail": "No."}},
-    {
-        "json": {"type": ["urn:backscroll:problem:"], "detail": 1},
-        "headers": {"Content-Type": "application/problem+json"},
-    },
 )
 ERRORS = (
     httpx.ConnectError,
@@ -88,6 +82,8 @@ def faults(draw: st.DrawFn) -> Fault:
 
 class Bots(RuleBasedStateMachine):
     """One bot after another, with the same buffer."""
+
+    clock: Clock
 
     def __init__(self) -> None:
         super().__init__()
@@ -196,6 +192,10 @@ class Bots(RuleBasedStateMachine):
     def limit(self, most: int | None) -> None:
         self.api.most = most
 
+    @rule(seconds=st.sampled_from([0.3, 40.0, 1000.0]))
+    def pass_time(self, seconds: float) -> None:
+        self.clock.now += seconds
+
     @rule(is_full=st.booleans())
     def fill(self, is_full: bool) -> None:
         Disk.is_full = is_full
@@ -261,4 +261,5 @@ def test_all_is_there_once_in_order_whatever_was_answered_killed_or_full(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(buffer.sqlite3, "connect", partial(sqlite3.connect, factory=Disk))
+    Bots.clock = Clock(monkeypatch)
     run_state_machine_as_test(Bots, settings=settings(max_examples=80, stateful_step_count=30))

@@ -36,10 +36,9 @@ def meaning(call: Call[T], response: httpx.Response) -> T | errors.BackscrollErr
         is_own = str(value.get("type")).startswith(PROBLEM_TYPES)
         if is_own and (problem := _problem(value, response)) is not None:
             return problem
-    told = f"{call.method} {call.path.partition('?')[0]} was not answered by a Backscroll"
-    return errors.ApiFailed(
-        f"{told}: {response.status_code} {media_type}. Is the URL right?", retry_after=_retry_after(response)
-    )
+    told = f"{call.method} {call.path.partition('?')[0]} was not answered by a Backscroll: {response.status_code}"
+    hint = f"{media_type}. Is the URL right?" if response.status_code < 500 else media_type
+    return errors.ApiFailed(f"{told} {hint}".rstrip(), retry_after=_retry_after(response))
 
 
 def _problem(problem: dict[str, Any], response: httpx.Response) -> errors.BackscrollError | None:
