@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from pipeline.clients.openai import openai_embeddings
+from pipeline.clients import http_embedder
 from schemas.settings import PREFIX, Settings
 from workers import queues
 
@@ -59,7 +59,7 @@ def model_environment(settings: Settings, process: str) -> dict[str, str]:
 
     The HTTP API asks for a question's vector, and for a hypothetical answer.
     """
-    asks = settings.embedding_provider == openai_embeddings.PROVIDER or settings.hyde_model is not None
+    asks = settings.embedding_provider == http_embedder.OPENAI or settings.hyde_model is not None
     return _variables(settings, MODELS) if process != "api" or asks else {}
 
 

@@ -66,6 +66,8 @@ class Completion:
     truncated: bool = False
     input_tokens: int = 0
     output_tokens: int = 0
+    # the provider's id of the request, if it said one
+    request_id: str | None = None
 
 
 class ChatModel(Protocol):
