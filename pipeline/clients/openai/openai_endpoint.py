@@ -56,6 +56,8 @@ _NAMES = {
 # Options that may be left out on trial, not those that merely rename the answer's limit.
 _OPTIONAL = _NAMES.keys() - {"max_tokens"}
 _PLAIN = "plain"
+ANSWERED = "answered"
+"""Among the options of a model that has answered, and so supports all that are not left out by now."""
 _WITHOUT = {
     "json_schema": "takes no JSON schema: its answers are asked for as JSON without one",
     "json_object": "has no JSON mode: only the instructions ask for JSON",
@@ -82,40 +84,29 @@ class Learned:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._left_out: dict[tuple[str, str], frozenset[str]] = {}
-        self._answered: set[tuple[str, str]] = set()
 
     def left_out(self, url: str, model: str) -> frozenset[str]:
-        """Return the names of the options that are left out for a model."""
+        """Return the names of the options that are left out for a model, and `ANSWERED` once it has answered."""
         return self._left_out.get((url, model), frozenset())
 
-    def has_answered(self, url: str, model: str) -> bool:
-        """Tell whether a model has answered a request, so that it supports all options not left out by now."""
-        return (url, model) in self._answered
-
-    def record(self, url: str, model: str, names: Iterable[str], *, answered: bool = False) -> None:
+    def record(self, url: str, model: str, names: Iterable[str]) -> None:
         """Record options to leave out for a model, and log new ones."""
         with self._lock:
-            known = self._left_out.get((url, model), frozenset())
-            new = frozenset(names) - known
-            self._left_out[url, model] = known | new
-            if answered:
-                self._answered.add((url, model))
-        for name in _reported(new):
+            known = self.left_out(url, model)
+            self._left_out[url, model] = known.union(names)
+        for name in _reported(frozenset(names) - known):
             log.info("endpoint_learned", endpoint=url, model=model, option=name, learned=_WITHOUT[name])
 
     def sentences(self) -> list[str]:
         """Describe what each endpoint does not support, and what is done instead."""
-        with self._lock:
-            noted = sorted(self._left_out.items())
+        noted = sorted(self._left_out.copy().items())
         return [
             f"{model} at {url} {_WITHOUT[name]}" for (url, model), names in noted for name in _reported(names)
         ]
 
     def clear(self) -> None:
         """Forget everything, so that all options are tried again."""
-        with self._lock:
-            self._left_out.clear()
-            self._answered.clear()
+        self._left_out.clear()
 
 
 LEARNED = Learned()
@@ -123,7 +114,7 @@ LEARNED = Learned()
 
 def _reported(names: frozenset[str]) -> list[str]:
     """Return the options to report as left out; of those left out on trial, the refused one is unknown."""
-    return sorted(names - _OPTIONAL if _PLAIN in names else names)
+    return sorted(names - {ANSWERED} - (_OPTIONAL if _PLAIN in names else set()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,32 +177,31 @@ class OpenAIEndpoint:
     async def _asked(self, create: Callable[..., Awaitable[Any]], write: Write) -> Answer:
         from pipeline.clients.openai import openai_sdk as sdk
 
-        without = LEARNED.left_out(self.url, self.model)
         on_trial: frozenset[str] = frozenset()
         while True:
+            without = LEARNED.left_out(self.url, self.model)
             request = write(without | on_trial)
             try:
                 response = await create(**request)
-            except sdk.APIStatusError as error:
-                option = _refused(error.status_code, sdk.words(error, self._key), request)
-                if option is not None and option not in {_PLAIN, *without}:
+            except sdk.APIError as error:
+                option = None
+                if isinstance(error, sdk.APIStatusError):
+                    option = _refused(error.status_code, sdk.words(error, self._key), request)
+                if option is not None and option != _PLAIN:
                     LEARNED.record(self.url, self.model, [option])
-                    without |= {option}
                 elif (
                     option is not None
                     and not on_trial
-                    and not LEARNED.has_answered(self.url, self.model)
+                    and ANSWERED not in without
                     and (optional := _optional(write, without))
                 ):
                     on_trial = optional | {_PLAIN}
                 else:
                     raise sdk.failure(error, self.model, self.server, self._key) from None
-            except sdk.APIError as error:
-                raise sdk.failure(error, self.model, self.server, self._key) from None
             else:
                 with suppress(ValueError, RecursionError):
                     if isinstance(body := json.loads(response.content), dict):
-                        LEARNED.record(self.url, self.model, without | on_trial, answered=True)
+                        LEARNED.record(self.url, self.model, on_trial | {ANSWERED})
                         return Answer(body, response.request_id)
                 raise ProviderFailed(f"{self.server.name} gave an answer that cannot be read")
 

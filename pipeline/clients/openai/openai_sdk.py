@@ -5,11 +5,11 @@ Importing the SDK takes 30 MB and half a second, so only a process that calls a 
 
 import json
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Mapping
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from math import isfinite
+from math import isfinite, nan
 from typing import Any, NamedTuple
 
 import httpx2
@@ -38,7 +38,7 @@ _REST_OF_KEY = re.compile(r"[^\s\"',;)]*")
 _TAG = re.compile(r"<[^<>]*>")
 # Keys of an error's message, which comes first, and of the request that it repeats, which is left out.
 _SAID_FIRST = ("error", "message", "msg", "detail")
-_REPEATED = ("input", "body", "request")
+_REPEATED = {"input", "body", "request"}
 # Headers of a body as it was sent, before it was read whole and decoded.
 _OF_THE_TRANSFER = frozenset(("content-encoding", "content-length", "transfer-encoding"))
 
@@ -164,24 +164,18 @@ def words(error: APIStatusError, key: str | None) -> str:
     """
     if isinstance(error, openai.AuthenticationError | openai.PermissionDeniedError):
         return ""
-    text = error.response.text
+    said = error.response.text
     try:
-        text = " ".join(_texts(json.loads(text)))
+        said = str(json.loads(said, object_hook=_said))
     except (ValueError, RecursionError):
-        text = _TAG.sub(" ", text)
-    return _without_key(" ".join(text.split()), key)
+        said = _TAG.sub(" ", said)
+    return _without_key(" ".join(said.split()), key)
 
 
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list):
-        for item in value:
-            yield from _texts(item)
-    elif isinstance(value, dict):
-        for name in sorted(value, key=lambda name: name not in _SAID_FIRST):
-            if name not in _REPEATED:
-                yield from _texts(value[name])
+def _said(body: dict[str, Any]) -> str:
+    """Return the texts of an error's JSON; an object in it is such a text already."""
+    names = sorted(body.keys() - _REPEATED, key=lambda name: (name not in _SAID_FIRST, name))
+    return " ".join(str(body[name]) for name in names if isinstance(body[name], str | list))
 
 
 def _without_key(message: str, key: str | None) -> str:
@@ -199,13 +193,10 @@ def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
     >>> [retry_after({"retry-after": value}, now) for value in ("7.5", "Mon, 02 Mar 2026 00:01:00 GMT", "soon", "nan")]
     [7.5, 60.0, None, None]
     """
-    value = headers.get("retry-after", "")
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            at = parsedate_to_datetime(value)
-        except ValueError:
-            return None
+    value, seconds = headers.get("retry-after", ""), nan
+    with suppress(ValueError):
+        at = parsedate_to_datetime(value)
         seconds = (at.replace(tzinfo=at.tzinfo or UTC) - now).total_seconds()
+    with suppress(ValueError):
+        seconds = float(value)
     return min(max(seconds, 1.0), MAX_RETRY_AFTER) if isfinite(seconds) else None
