@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, Field, SecretStr, field_validator
+from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from schemas.memory.facts import RULES
@@ -27,6 +27,8 @@ def _also(prefix: str, name: str, default: Any) -> Any:
     return Field(default, validation_alias=AliasChoices(PREFIX + name, prefix + name))
 
 
+# Empty is unset: so a secret in a file that every process reads is hidden from those that are not to have it.
+Secret = Annotated[SecretStr | None, BeforeValidator(lambda value: value or None)]
 HttpUrl = Annotated[str, Field(pattern=r"^https?://[^/\s]+(/\S*)?$")]
 
 
@@ -48,15 +50,15 @@ class Settings(BaseSettings):
         use_attribute_docstrings=True,
     )
 
-    database_url: SecretStr | None = None
+    database_url: Secret = None
     """Postgres, as the role that sees one tenant at a time. Unset: the embedded one."""
-    maintenance_database_url: SecretStr | None = None
+    maintenance_database_url: Secret = None
     """The same, as the role that claims jobs of all tenants."""
-    owner_database_url: SecretStr | None = None
+    owner_database_url: Secret = None
     """The same, as the owner of the tables, for migrations and indexes."""
-    backup_database_url: SecretStr | None = None
+    backup_database_url: Secret = None
     """The same, as the role that reads all tenants, for `backscroll backup`."""
-    redis_url: SecretStr | None = None
+    redis_url: Secret = None
     """Redis, Celery's broker. Unset: the embedded one. `rediss://` verifies certificates;
     `?ssl_ca_certs=/path/ca.pem` names your own CA, `ssl_cert_reqs=none` verifies nothing."""
     data_dir: Path = Field(default_factory=_default_data_dir)
@@ -67,22 +69,23 @@ class Settings(BaseSettings):
 
     tenant: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.:-]+$")] = "default"
     """Tenant of `BACKSCROLL_API_KEY`, of queued payloads that name none, and of commands without `--tenant`."""
-    api_key: SecretStr | None = None
+    api_key: Secret = None
     """Key with all scopes for `BACKSCROLL_TENANT`; `backscroll keys create` makes others for bots. `backscroll up`
     generates one."""
     host: str = "127.0.0.1"
     """Address of the HTTP API."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8420
-    """Port of the HTTP API; 0 picks a free one."""
+    """Port of the HTTP API; 0 picks a free one. `backscroll up` takes the next free one if it is unset."""
     api_processes: Annotated[int, Field(ge=1, le=16)] | None = None
     """Processes of the HTTP API, each with its own embedding model and up to 27 connections to Postgres. Unset: 2, or 1
     on one core."""
     flower_port: Annotated[int, Field(ge=0, le=65535)] = 8421
-    """Port of Flower in `backscroll up`; 0 picks a free one."""
+    """Port of Flower in `backscroll up`; 0 picks a free one. Unset: the next free one after the HTTP API's."""
     metrics_host: str = "127.0.0.1"
     """Address of `/metrics`, which needs no key."""
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = 8422
-    """Port of `/metrics`; 0 picks a free one in `backscroll up`."""
+    """Port of `/metrics`; in `backscroll up` 0 picks a free one, and if it is unset the next free one after the HTTP
+    API's and Flower's."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Log level of workers and HTTP API."""
 
@@ -177,7 +180,7 @@ class Settings(BaseSettings):
     openai_base_url: HttpUrl | None = _also("", "OPENAI_BASE_URL", None)
     """Server with OpenAI's protocol; nothing is sent there until a setting names a model. Unset:
     `https://api.openai.com/v1`."""
-    openai_api_key: SecretStr | None = _also("", "OPENAI_API_KEY", None)
+    openai_api_key: Secret = _also("", "OPENAI_API_KEY", None)
     """Key for that server."""
     reranker_model: str | None = None
     """Cross-encoder, a name on the Hugging Face hub or a folder, that rescores the 20 best messages (extra
@@ -285,8 +288,8 @@ class Settings(BaseSettings):
             raise ValueError("must be printable ASCII characters without spaces and line ends")
         return key
 
-    @field_validator("openai_base_url", "openai_api_key", mode="before")
+    @field_validator("openai_base_url", mode="before")
     @classmethod
     def _unset_if_empty(cls, value: Any) -> Any:
-        # what other tools leave empty, and what hides them from a process that is not to have them
+        # as other tools leave it
         return value or None

@@ -6,7 +6,7 @@ Revision: 0113
 from alembic import op
 
 revision = "0113"
-down_revision = "0105"
+down_revision = "0106"
 branch_labels = None
 depends_on = None
 

@@ -307,12 +307,12 @@ def test_headers_of_any_size_are_not_taken(standing_client: httpx.Client, what: 
     assert client.get("/healthz").status_code == 200
 
 
-def test_headers_are_taken_up_to_64_kib_and_the_refusal_says_so(standing_client: httpx.Client) -> None:
+def test_headers_are_taken_up_to_16_kib_and_the_refusal_says_so(standing_client: httpx.Client) -> None:
     client = standing_client
-    headers = {"X-Eins": "a" * 30_000, "X-Zwei": "b" * 30_000}
+    headers = {"X-Eins": "a" * 7_000, "X-Zwei": "b" * 7_000}
     assert client.get("/healthz", headers=headers).status_code == 200
     refused = client.get("/healthz", headers={f"X-{n}": "c" * 7000 for n in range(10)})
-    assert (refused.status_code, "65536" in refused.json()["detail"]) == (431, True)
+    assert (refused.status_code, "16384" in refused.json()["detail"]) == (431, True)
     # nor is a large body taken for headers, however it is sent
     chunks = (b" " * 100 for _ in range(5000))
     assert client.post("/v1/messages", content=chunks).status_code != 431

@@ -4,6 +4,7 @@ import json
 import socket
 import urllib.error
 import urllib.request
+from contextlib import ExitStack
 from typing import Any
 
 import httpx
@@ -17,7 +18,8 @@ from pipeline.store.connections.database import Database
 from schemas.memory.documents import MAX_DOCUMENT_BYTES
 from tests.api.conftest import CHAT, body, problem_of, said
 from tests.conftest import TENANT
-from workers.api.bodies import MAX_BODY_BYTES
+from tests.ops.running import until
+from workers.api.bodies import LARGE_BODY_BYTES, LARGE_HELD, MAX_BODY_BYTES
 from workers.api.linger import LINGER_BYTES
 
 
@@ -189,6 +191,32 @@ def test_a_sender_that_stalls_is_told_so(
     with sending(standing_client, KEY, 100) as connection:
         connection.sendall(b"{")
         assert b" 408 " in connection.recv(65536)
+
+
+def test_large_bodies_wait_for_their_turn_and_small_ones_do_not(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.api.bodies.TURN_SECONDS", 0.2)
+    large = json.dumps(body(*(said(number, "x" * 200) for number in range(500))))
+    assert len(large) > LARGE_BODY_BYTES
+    with ExitStack() as stalled:
+        # Given as many senders of large bodies as are read at once, which stall in the middle
+        for _ in range(LARGE_HELD):
+            connection = stalled.enter_context(sending(client, KEY, len(large)))
+            connection.sendall(large[: LARGE_BODY_BYTES + 1].encode())
+
+        def status() -> int:
+            return client.post("/v1/messages", content=large).status_code
+
+        # Then another one is told when to send it again
+        until(lambda: status() == 503, "all turns are taken")
+        refused = client.post("/v1/messages", content=large)
+        assert "nothing is stored twice" in problem_of(refused, 503)["detail"]
+        assert int(refused.headers["retry-after"]) > 0
+        # and small ones are taken all the while
+        assert client.post("/v1/messages", json=body(said(1))).status_code == 202
+    # and when those have gone, so are large ones
+    until(lambda: status() == 202, "turns are free")
 
 
 def test_no_such_path_and_no_such_method_are_told_in_the_same_shape(standing_client: httpx.Client) -> None:

@@ -5,7 +5,7 @@ from urllib.parse import quote, urldefrag, urljoin
 
 import httpx
 
-from pipeline.ingest import accept
+from pipeline.ingest import accept, left_out
 from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from tests.commands.conftest import CHAT
@@ -120,6 +120,15 @@ def test_asking_for_an_inspection_is_not_recorded(standing: Standing) -> None:
         assert "in the pocket for the rosin" not in early
         assert client.get("/inspect/queries").text == before
         assert client.post("/inspect/ask", data=given | {"budget_tokens": "many"}).status_code == 422
+
+
+def test_what_was_left_out_is_shown_by_platform_and_reason(standing: Standing) -> None:
+    api, database = standing
+    left_out.report(database, TENANT, "matrix", {"unknown_kind": 1234, "cut": 0}, {})
+    with logged_in(api) as client:
+        text = Page(client.get("/inspect/jobs").text).text
+    assert "matrixunknown kind1,234\n" in text
+    assert "matrixcut" not in text
 
 
 def test_a_dead_letter_is_replayed_and_dropped_once(standing: Standing) -> None:

@@ -19,7 +19,7 @@ def clean_environment(**settings: str) -> dict[str, str]:
     """Our environment without the settings in it, and with these."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("BACKSCROLL_")}
     # rich neither colours nor cuts what goes into a pipe; tests run side by side
-    return kept | {"COLUMNS": "200", "NO_COLOR": "1", "BACKSCROLL_METRICS_PORT": "0"} | settings
+    return kept | {"COLUMNS": "200", "NO_COLOR": "1"} | settings
 
 
 def unwatched(environment: Mapping[str, str]) -> dict[str, str]:
@@ -59,8 +59,7 @@ class Up:
     def start(cls, data_dir: Path, cwd: Path, *options: str) -> "Up":
         """Start one on free ports, without a model, and wait until it is ready."""
         output = cwd / "up.log"
-        ports = ("--port", "0", "--flower-port", "0")
-        command = [*COMMAND, "up", "--light", *ports, "--data-dir", str(data_dir), *options]
+        command = [*COMMAND, "up", "--light", "--port", "0", "--data-dir", str(data_dir), *options]
         with output.open("wb") as out:
             process = subprocess.Popen(command, stdout=out, stderr=out, cwd=cwd, env=clean_environment())
         up = cls(process, output)

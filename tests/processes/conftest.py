@@ -78,9 +78,10 @@ class Deployment:
 
         They import one more module, if one is named, and have this environment too.
         """
-        told = {**self.environment, **environment}
         for served in [[*names]] if together else [[name] for name in names]:
             name, command = served[0], self._command(served)
+            # no more secrets than it has in earnest
+            told = {**self.environment, **processes.own_environment(self.settings, *served), **environment}
             if include:
                 at = command.index("worker") + 1
                 command[at:at] = ["-I", include]
@@ -326,7 +327,8 @@ def celery_setup_app(deployment: Deployment) -> Celery:
 def clock(deployment: Deployment) -> Iterator[None]:
     """While this holds, the clock calls for a sweep every half second."""
     command = processes.beat_command(deployment.folder)
-    beat = Process("beat", command, deployment.folder, deployment.environment)
+    told = {**deployment.environment, **processes.own_environment(deployment.settings, "beat")}
+    beat = Process("beat", command, deployment.folder, told)
     try:
         beat.wait_for_log("beat: Starting...", timeout=int(SECONDS))
         yield
@@ -339,7 +341,7 @@ def clock(deployment: Deployment) -> Iterator[None]:
 def door(deployment: Deployment, **environment: str) -> Iterator[str]:
     """The HTTP API as a process of its own, with this environment too; its address."""
     settings = deployment.settings.model_copy(update={"port": free_port()})
-    told = processes.environment(settings) | environment
+    told = processes.environment(settings) | processes.own_environment(settings, "api") | environment
     process = Process("api", processes.api_command(settings), deployment.folder, told)
     url = f"http://127.0.0.1:{settings.port}"
 

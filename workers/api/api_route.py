@@ -22,6 +22,8 @@ from workers.api.state import Api, ByCaller, Tenant
 
 # A noncharacter, which no id contains: it replaces an escaped slash while the path is matched.
 _SLASH = "\ufdd0"
+_DECODED = "backscroll.path"
+"""The path with it, decoded once for all routes, in the ASGI scope."""
 
 
 class ApiRoute(APIRoute):
@@ -94,8 +96,10 @@ class ApiRoute(APIRoute):
         raw: bytes = scope.get("raw_path") or b""
         if b"%2f" not in raw.lower():
             return super().matches(scope)
-        escaped = raw.decode("ascii", "replace").replace("%2F", _SLASH).replace("%2f", _SLASH)
-        match, child_scope = super().matches({**scope, "path": unquote(escaped)})
+        if _DECODED not in scope:
+            escaped = raw.decode("ascii", "replace").replace("%2F", _SLASH).replace("%2f", _SLASH)
+            scope[_DECODED] = unquote(escaped)
+        match, child_scope = super().matches({**scope, "path": scope[_DECODED]})
         if match is not Match.NONE:
             ids: MutableMapping[str, Any] = child_scope.get("path_params", {})
             child_scope["path_params"] = {

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
-from starlette.responses import HTMLResponse
+from pydantic_core import to_json
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from schemas.memory.documents import MAX_DOCUMENT_BYTES
@@ -111,6 +114,19 @@ def install(app: FastAPI) -> None:
     async def docs() -> HTMLResponse:
         return page
 
+    made: list[bytes] = []
+    making = threading.Lock()
+
+    def make() -> bytes:
+        with making:
+            made[:] = made or [to_json(described())]
+        return made[0]
+
+    # async: it only returns, once a thread has made it
+    async def openapi() -> Response:
+        return Response(made[0] if made else await run_in_threadpool(make), media_type="application/json")
+
     app.openapi = described  # type: ignore[method-assign]
+    app.add_api_route("/openapi.json", openapi, include_in_schema=False)
     app.add_api_route("/docs", docs, include_in_schema=False)
     app.mount(f"/{_ASSETS}", StaticFiles(packages=[("fastapi_offline", "static")]))

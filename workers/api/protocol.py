@@ -5,19 +5,28 @@ all this happens before authentication.
 """
 
 import asyncio
+from http import HTTPStatus
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEADER_SECONDS = 20.0
 """Time for the headers of a request, from its first byte or the beginning of the connection."""
-MAX_HEADER_BYTES = 64 * 1024
-"""Bytes of a request's first line and headers, and of trailers after a chunked body."""
+MAX_HEADER_BYTES = 16 * 1024
+"""Bytes of a request's headers, and of trailers after a chunked body."""
+MAX_URL_BYTES = 8 * 1024
+"""Bytes of a request's path and query, which hold at most two ids of 255 characters."""
 
-_TOLD = f'{{"title": "Headers too large", "status": 431, "detail": "At most {MAX_HEADER_BYTES} bytes are taken."}}'
-_TOO_LARGE = (
-    "HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\n"
-    f"Content-Type: application/problem+json\r\nContent-Length: {len(_TOLD)}\r\n\r\n{_TOLD}"
-).encode()
+
+def _problem(status: HTTPStatus, most: int) -> bytes:
+    told = f'{{"title": "{status.phrase}", "status": {status}, "detail": "At most {most} bytes are taken."}}'
+    return (
+        f"HTTP/1.1 {status} {status.phrase}\r\nConnection: close\r\n"
+        f"Content-Type: application/problem+json\r\nContent-Length: {len(told)}\r\n\r\n{told}"
+    ).encode()
+
+
+_LARGE_HEADERS = _problem(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, MAX_HEADER_BYTES)
+_LONG_URL = _problem(HTTPStatus.REQUEST_URI_TOO_LONG, MAX_URL_BYTES)
 
 
 class Protocol(HttpToolsProtocol):
@@ -26,6 +35,7 @@ class Protocol(HttpToolsProtocol):
     _late: asyncio.TimerHandle | None = None
     # bytes of the complete headers, and of all data since a piece of the body or the end of the headers
     _header_bytes = _other_bytes = 0
+    _refusal: bytes | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
         """Wait for the first request."""
@@ -36,17 +46,18 @@ class Protocol(HttpToolsProtocol):
         """Read on, unless the headers exceed their limit."""
         self._other_bytes += len(data)
         super().data_received(data)
-        if self._other_bytes > MAX_HEADER_BYTES and not self.transport.is_closing():
+        if self._other_bytes > MAX_URL_BYTES + MAX_HEADER_BYTES and not self.transport.is_closing():
+            self._refusal = _LARGE_HEADERS
             self.send_400_response("")
 
     def send_400_response(self, msg: str) -> None:
-        """Answer that the headers are too large, if they are; close the connection if an answer was begun."""
-        if max(self._header_bytes, self._other_bytes) <= MAX_HEADER_BYTES:
+        """Answer what is too large, if something is; close the connection if an answer was begun."""
+        if self._refusal is None:
             super().send_400_response(msg)
         elif self.cycle is not None and not self.cycle.response_complete:
             self.transport.abort()
         else:
-            self.transport.write(_TOO_LARGE)
+            self.transport.write(self._refusal)
             self.transport.close()
 
     def on_message_begin(self) -> None:
@@ -56,10 +67,18 @@ class Protocol(HttpToolsProtocol):
         if self._late is None:
             self._expect_headers()
 
+    def on_url(self, url: bytes) -> None:
+        """Take a piece of the URL. Raises `ValueError` beyond the limit, which stops the parser."""
+        super().on_url(url)
+        if len(self.url) > MAX_URL_BYTES:
+            self._refusal = _LONG_URL
+            raise ValueError("too long")
+
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header. Raises `ValueError` beyond the limit, which stops the parser."""
+        """Take a header. Raises `ValueError` beyond the limit."""
         self._header_bytes += len(name) + len(value) + len(": \r\n")
         if self._header_bytes > MAX_HEADER_BYTES:
+            self._refusal = _LARGE_HEADERS
             raise ValueError("too large")
         super().on_header(name, value)
 

@@ -11,6 +11,7 @@ from prometheus_client.core import (
     Metric,
 )
 
+from pipeline.ingest import left_out
 from pipeline.llm.budget import Budget
 from pipeline.operations.doctor.finding import Finding, Severity
 from pipeline.operations.figures import Figures
@@ -103,6 +104,11 @@ def _counters(totals: Mapping[str, float]) -> Iterator[Metric]:
     for bound in BUCKET_SECONDS:
         counted += totals.get(bucket(bound), 0.0)
         buckets.append(("+Inf" if math.isinf(bound) else str(bound), counted))
+    text, labels = "What was handed over and is not stored, or not whole.", ["platform", "reason"]
+    family = CounterMetricFamily(PREFIX + "left_out", text, labels=labels)
+    for values, items in left_out.counts(totals).items():
+        family.add_metric(values, items)
+    yield family
     yield HistogramMetricFamily(
         PREFIX + "context_seconds", "Time to make a context.", buckets, totals.get("context_seconds", 0.0)
     )

@@ -15,12 +15,14 @@ from celery.worker.request import Request
 from pydantic import TypeAdapter, ValidationError
 
 from pipeline.ingest import accept as pipeline_ingest
+from pipeline.ingest import left_out
 from pipeline.ingest.pruned import MessageLimits
 from pipeline.jobs.failures import reason_of
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import quarantine
 from pipeline.store.operations import counters
+from schemas.base import FROM_PLATFORM
 from schemas.errors import InvalidInput, JobsFailed, PayloadRefused, Retryable, SettingsError
 from schemas.messages import clean_text
 from schemas.payloads import QueuedIngest, TenantId, parse_payload
@@ -95,7 +97,7 @@ def ingest(self: Task, *args: Any, **payload: Any) -> dict[str, int] | str:
     refuse = partial(_refuse, held.database, held.settings.tenant, {"args": args, "kwargs": payload})
     try:
         # positional arguments are always refused
-        parsed = parse_payload(QueuedIngest, args or payload)
+        parsed = parse_payload(QueuedIngest, args or payload, FROM_PLATFORM)
     except InvalidInput as error:
         log.warning("payload_refused", error=str(error))
         raise refuse(str(error)) from None
@@ -134,6 +136,8 @@ def ingest(self: Task, *args: Any, **payload: Any) -> dict[str, int] | str:
         duplicates=accepted.duplicates,
         kept_out=accepted.kept_out,
     )
+    reasons = {"kept_out": accepted.kept_out, "cut": accepted.cut}
+    _after_outages(partial(left_out.report, held.database, tenant_id, parsed.chat.chat_id, reasons, {}))
     if accepted.new:
         wake_up(self.app, "ingest")
     return {"accepted": accepted.new, "duplicates": accepted.duplicates, "kept_out": accepted.kept_out}

@@ -16,6 +16,7 @@ from ops import connection
 from ops.console import rendering
 from ops.console.command import Call, command
 from ops.exit_codes import ERRORS_FOUND, NOT_AS_IT_SHOULD_BE
+from ops.local import stack
 from pipeline.clients.destinations import sent_elsewhere
 from pipeline.clients.factory import (
     default_provider,
@@ -27,7 +28,7 @@ from pipeline.clients.factory import (
     space_by_name,
 )
 from pipeline.clients.openai.openai_endpoint import LEARNED
-from pipeline.operations.doctor.diagnose import diagnose, not_running
+from pipeline.operations.doctor.diagnose import diagnose, failing, not_running
 from pipeline.operations.doctor.facts import Facts, Login
 from pipeline.operations.doctor.finding import Finding, Severity, worst
 from schemas.errors import BackscrollError, DatabaseUnavailable, SettingsError
@@ -76,7 +77,7 @@ def doctor(
     try:
         settings = connection.open_stack(call.data_dir, call.tenant)
     except DatabaseUnavailable as error:
-        _end(call, [not_running(str(error))], [], None)
+        _end(call, [not_running(str(error))], [], None, [])
         return
     done: list[str] = []
     with (
@@ -87,7 +88,10 @@ def doctor(
         if fix:
             done = list(_fix(database, settings, facts))
             facts, _ = examine(database, settings, call.tenant, model=model, chats=chats, sample=sample)
-    _end(call, diagnose(facts), done, settings)
+    findings = [*failing(stack.failing(settings.data_dir)), *diagnose(facts)]
+    postgres = f"Postgres {facts.server.release}" if facts.server else None
+    redis = facts.broker.release if facts.broker else None
+    _end(call, findings, done, settings, [version for version in (postgres, redis) if version])
 
 
 def examine(
@@ -248,10 +252,12 @@ def _sent(settings: Settings) -> list[str]:
         return []
 
 
-def _end(call: Call, findings: list[Finding], done: list[str], settings: Settings | None) -> None:
-    """Print what was found and fixed and what is sent where, and exit with the code of the worst finding."""
+def _end(
+    call: Call, findings: list[Finding], done: list[str], settings: Settings | None, versions: list[str]
+) -> None:
+    """Print what was found and fixed, what runs, and what is sent where; exit with the code of the worst finding."""
     sent = _sent(settings) if settings else []
-    learned = LEARNED.sentences()
+    also = {"versions": versions, "learned": LEARNED.sentences(), "sent": sent}
     shown = [Text(f"Fixed: {rendering.plain(sentence)}.", style="green") for sentence in done]
     for finding in findings:
         label, colour = ("Error", "red") if finding.severity == "error" else ("Warning", "yellow")
@@ -263,9 +269,9 @@ def _end(call: Call, findings: list[Finding], done: list[str], settings: Setting
         ]
     worst_of_all = worst(findings)
     call.answer(
-        {"worst": worst_of_all, "findings": findings, "mended": done, "sent": sent, "learned": learned},
+        {"worst": worst_of_all, "findings": findings, "mended": done, **also},
         *shown,
-        *(Text(rendering.plain(f"{sentence}.")) for sentence in (*learned, *sent)),
+        *(Text(rendering.plain(f"{sentence}.")) for sentences in also.values() for sentence in sentences),
         *([] if findings else [Text("Nothing is wrong.", style="green")]),
     )
     raise typer.Exit(EXIT_CODES[worst_of_all])

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Coroutine
 from importlib.resources import files
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import quote
 
 from fastapi import Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -13,11 +13,10 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from pipeline.text import display
-from schemas.messages import clean_json
 from schemas.payloads import parse_payload
 from workers.api.admission import permit
 from workers.api.api_route import ApiRoute
-from workers.api.bodies import read
+from workers.api.bodies import fields_of, off_loop, received
 from workers.api.errors import TITLES, HttpError, as_invalid, as_problem, request_id
 from workers.api.inspector import cookie
 
@@ -31,6 +30,8 @@ HEADERS = {
     # with `no-referrer` browsers would not send the origin of a form
     "Referrer-Policy": "same-origin",
 }
+MAX_FORM_BYTES = 8 * 1024
+"""Size of a form whose model states no `form_bytes`."""
 ASSETS = {asset.name: asset.read_bytes() for asset in files(__package__).joinpath("assets").iterdir()}
 TABS = {
     "Chats": "chats",
@@ -130,7 +131,7 @@ def _require_same_site(request: Request) -> None:
     """Refuse a form of another site, whose page could make the browser send it."""
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin", "")
     # over plain HTTP browsers omit the first, except on the machine itself
-    if site != "same-origin" and (site or urlsplit(origin).netloc != request.headers.get("host")):
+    if site != "same-origin" and (site or origin.partition("://")[2] != request.headers.get("host")):
         raise HttpError(403, "forbidden", "This form was not sent by a page of the inspector.")
 
 
@@ -143,11 +144,11 @@ def _problem(request: Request, problem: HttpError) -> Response:
 
 class _FormReader:
     def __init__(self, model: type[BaseModel]) -> None:
-        self.model = model
+        self.model, self.most = model, getattr(model, "form_bytes", MAX_FORM_BYTES)
 
     async def __call__(self, request: Request) -> BaseModel:
-        fields = dict(parse_qsl((await read(request)).decode(errors="replace"), max_num_fields=50))
-        return parse_payload(self.model, clean_json(fields))
+        async with received(request, self.most) as form:
+            return await off_loop(request, form, lambda: parse_payload(self.model, fields_of(form)))
 
 
 if TYPE_CHECKING:
