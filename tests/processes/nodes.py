@@ -19,8 +19,9 @@ from pytest_celery.api.container import CeleryTestContainer
 from ops.local.embedded.binaries import redis_server
 from ops.local.embedded.ports import LOOPBACK, free_port
 from ops.local.embedded.process import die_with_parent
-from tests.ops.running import unwatched
+from tests.ops.running import until, unwatched
 
+START_SECONDS = 240
 END_SECONDS = 30
 
 
@@ -118,21 +119,34 @@ class _Ended:
             self._child.kill()
 
 
+class _Prompt(CeleryTestContainer):
+    """How long a node is waited for: the machine may be busy, and one that has ended is not waited for."""
+
+    def _wait_ready(self, timeout: int = START_SECONDS) -> bool:
+        prompt = self.ready_prompt or ""
+        until(lambda: prompt in self.logs() or self.status == "exited", f"{self.name} is ready", timeout)
+        return bool(self.status == "running")
+
+
 class Process(_Ended, CeleryTestNode):
     """A process that writes its log into a file."""
 
     def __init__(self, *process: Any) -> None:
-        super().__init__(CeleryTestContainer(_Child(*process)))
+        super().__init__(_Prompt(_Child(*process)))
+
+
+class _Worker(_Prompt, CeleryWorkerContainer):
+    pass
 
 
 class WorkerProcess(_Ended, CeleryTestWorker):
     """A worker with the command that `backscroll` gives it."""
 
     def __init__(self, *process: Any) -> None:
-        super().__init__(CeleryWorkerContainer(_Child(*process)), app=None)
+        super().__init__(_Worker(_Child(*process)), app=None)
 
 
-class _Redis(RedisContainer):
+class _Redis(_Prompt, RedisContainer):
     @property
     def port(self) -> int:
         return int(self.env["PORT"])
