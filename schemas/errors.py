@@ -34,7 +34,14 @@ class Retryable(BackscrollError):
     """What failed may work later."""
 
 
-class ProviderUnavailable(Retryable):
+class _OfProvider:
+    """What the errors of providers have."""
+
+    # the provider's id of the request, if it answered one
+    request_id: str | None = None
+
+
+class ProviderUnavailable(_OfProvider, Retryable):
     """A model provider did not answer, or not in time.
 
     `retry_after` is when it may be asked again, in seconds, if it said so.
@@ -56,7 +63,7 @@ class BudgetSpent(Retryable):
         self.retry_after = retry_after
 
 
-class ProviderFailed(BackscrollError):
+class ProviderFailed(_OfProvider, BackscrollError):
     """A model provider answered with a failure: it may be out of order, or this input breaks it."""
 
 
@@ -127,5 +134,5 @@ class PayloadRefused(Permanent):
     """A payload cannot be accepted, and is kept as a dead letter."""
 
 
-class ProviderRejected(Permanent):
+class ProviderRejected(_OfProvider, Permanent):
     """A model provider refuses this very input."""

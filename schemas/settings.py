@@ -170,7 +170,8 @@ class Settings(BaseSettings):
     embedding_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = _also(
         "VECTOR_", "EMBEDDING_TIMEOUT_SECONDS", 12
     )
-    """Longest wait for an embedding server. A question waits 3 s at most and then uses keywords."""
+    """Longest wait for an embedding server, less than `LEASE_SECONDS`. A question waits 3 s at most and then uses
+    keywords."""
     embedding_query_prefix: Annotated[str, Field(max_length=1000)] | None = None
     """Put before a question that is embedded. Unset: what the model's card asks for, if known."""
     embedding_document_prefix: Annotated[str, Field(max_length=1000)] | None = None

@@ -1,5 +1,6 @@
 """Embedding spaces: the model of a vector and its settings; vectors of two spaces are never compared."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
@@ -7,8 +8,8 @@ from typing import Literal
 VectorSearch = Literal["exact", "hnsw", "off"]
 """How a query was compared: with all vectors in scope, with those that the index finds, or with none."""
 
-Vector = list[float]
-"""One embedding: as many floats as its space has dimensions, of length 1."""
+Vector = Sequence[float]
+"""One embedding: as many floats as its space has dimensions, of length 1; a list, or an array of 4-byte floats."""
 
 
 SpaceStatus = Literal["building", "active", "standby", "retired"]

@@ -100,6 +100,7 @@ def configure_logging(level: str = "info") -> None:
         "httpx",
         "httpx2",
         "mcp",
+        "openai",
         "sentence_transformers",
     ):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, root.level))

@@ -7,9 +7,8 @@ from errno import EADDRINUSE
 from typing import Literal
 
 from ops.local.embedded.ports import LOOPBACK, PortTaken, reserved
-from pipeline.clients import deterministic, factory
+from pipeline.clients import deterministic, factory, http_embedder
 from pipeline.clients.onnx import onnx_bundled
-from pipeline.clients.openai import openai_embeddings
 from schemas.errors import SettingsError
 from schemas.settings import Settings
 
@@ -93,7 +92,7 @@ def choose_embedder(settings: Settings, chosen: Choices, active: str | None) -> 
             )
     elif provider is None and model is None and active:
         name, _, rest = active.partition("/")
-        if name == openai_embeddings.PROVIDER:
+        if name == http_embedder.OPENAI:
             # with stored vectors nothing is sent elsewhere, whatever key is in the environment
             raise SettingsError(
                 f"The vectors in {settings.data_dir} were made by {active}, a server that texts are sent to. Set "

@@ -8,7 +8,7 @@ from typing import get_args
 
 from pydantic import SecretStr
 
-from pipeline.clients.openai import openai_embeddings
+from pipeline.clients import http_embedder
 from schemas.settings import PREFIX, Settings
 from workers import queues
 
@@ -75,7 +75,7 @@ def own_environment(settings: Settings, *processes: str) -> dict[str, str]:
     The HTTP API asks for a question's vector, and for a hypothetical answer.
     """
     read = {name for process in processes for name in READ_SECRETS[process]}
-    asks = settings.embedding_provider == openai_embeddings.PROVIDER or settings.hyde_model is not None
+    asks = settings.embedding_provider == http_embedder.OPENAI or settings.hyde_model is not None
     models = "openai_api_key" in read and (asks or "api" not in processes)
     withheld = {PREFIX + name.upper(): "" for name in SECRETS - read}
     return withheld | (_variables(settings, MODELS) if models else {})

@@ -3,19 +3,24 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from pipeline.clients import deterministic, ollama, sentence_transformers
+from pipeline.clients import deterministic, http_embedder, sentence_transformers
 from pipeline.clients.cross_encoder import CrossEncoderReranker
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.clients.http_embedder import HttpEmbedder, HttpOptions
+from pipeline.clients.http_embedder import OLLAMA, OPENAI, HttpEmbedder
 from pipeline.clients.known_models import known_model
 from pipeline.clients.onnx import onnx, onnx_bundled
 from pipeline.clients.onnx.onnx import OnnxEmbedder
-from pipeline.clients.openai import openai_embeddings
 from pipeline.clients.openai.openai_chat import OpenAIChatModel
+from pipeline.clients.openai.openai_endpoint import (
+    OPENAI_URL,
+    OpenAIEndpoint,
+    Server,
+)
 from pipeline.clients.protocols import Embedder, Reranker
 from pipeline.clients.sentence_transformers import SentenceTransformersEmbedder
 from schemas.errors import SettingsError
 from schemas.memory.facts import RULES
+from schemas.server_urls import without_secrets
 from schemas.sessions import EXTRACTIVE
 from schemas.settings import PREFIX, Settings
 from schemas.vectors import EmbeddingSpace
@@ -24,8 +29,8 @@ DEFAULT_MODELS: Mapping[str, Callable[[], str]] = {
     deterministic.PROVIDER: lambda: deterministic.MODEL,
     onnx.PROVIDER: lambda: onnx_bundled.default().model,
     sentence_transformers.PROVIDER: lambda: onnx_bundled.ENGLISH.model,
-    ollama.PROVIDER: lambda: ollama.DEFAULT_MODEL,
-    openai_embeddings.PROVIDER: lambda: openai_embeddings.DEFAULT_MODEL,
+    OLLAMA: lambda: http_embedder.DEFAULT_MODELS[OLLAMA],
+    OPENAI: lambda: http_embedder.DEFAULT_MODELS[OPENAI],
 }
 """The providers, and the model of each when none is named."""
 LOCAL = (onnx.PROVIDER, sentence_transformers.PROVIDER)
@@ -93,20 +98,22 @@ def _make_http_embedder(settings: Settings, provider: str, model: str) -> HttpEm
             f"BACKSCROLL_EMBEDDING_DIMENSIONS={dimensions} is not for the model {model}, whose vectors have "
             f"{known.dimensions}: leave it out."
         )
-    options = HttpOptions(
-        timeout_seconds=settings.embedding_timeout_seconds,
-        batch_size=settings.embedding_batch_size,
-        max_chars=settings.embedding_max_chars,
-        query_prefix=settings.embedding_query_prefix,
-        document_prefix=settings.embedding_document_prefix,
-        dimensions=dimensions,
-    )
-    if provider == ollama.PROVIDER:
-        server = ollama.OllamaServer(settings.ollama_url, model, dimensions=dimensions)
-        return HttpEmbedder(server, model, known, options)
-    key = settings.openai_api_key.get_secret_value() if settings.openai_api_key else None
-    openai = openai_embeddings.OpenAIServer(settings.openai_base_url, key, model, dimensions=dimensions)
-    return HttpEmbedder(openai, model, known, options)
+    _require_shorter_than_lease(settings, "EMBEDDING_TIMEOUT_SECONDS")
+    named = f"{PREFIX}EMBEDDING_MODEL and "
+    if provider == OLLAMA:
+        url, key, address = f"{settings.ollama_url.rstrip('/')}/v1", None, f"{PREFIX}OLLAMA_URL"
+        texts = {"login": f"{address} to one with a login that it takes", "settings": named + address}
+    else:
+        url, address = settings.openai_base_url or OPENAI_URL, Server.address
+        key = settings.openai_api_key.get_secret_value() if settings.openai_api_key else None
+        texts = {"settings": named + Server.settings}
+        if settings.openai_base_url is None and not key:
+            raise SettingsError(
+                f"{PREFIX}EMBEDDING_PROVIDER={OPENAI} wants {PREFIX}OPENAI_API_KEY, or for another server {address}."
+            )
+    name = f"{provider} ({model}) at {without_secrets(url)}"
+    server = Server(name=name, address=address, tries_others=True, **texts)
+    return HttpEmbedder(OpenAIEndpoint(url, key, model, server), provider, known, settings)
 
 
 def settings_for(space: EmbeddingSpace, settings: Settings) -> Settings:
@@ -203,13 +210,16 @@ def make_learning_model(settings: Settings) -> OpenAIChatModel | None:
     return make_chat_model(settings, model, setting=named)
 
 
-def _require_time_and_room(settings: Settings) -> None:
-    timeout, lease = settings.session_summary_timeout_seconds, settings.lease_seconds
-    if timeout >= lease:
+def _require_shorter_than_lease(settings: Settings, name: str) -> None:
+    if (timeout := getattr(settings, name.lower())) >= settings.lease_seconds:
         raise SettingsError(
-            f"{PREFIX}SESSION_SUMMARY_TIMEOUT_SECONDS={timeout:g} must be less than {PREFIX}LEASE_SECONDS={lease:g}: "
-            "another worker would ask the model the same once the lease has ended"
+            f"{PREFIX}{name}={timeout:g} must be less than {PREFIX}LEASE_SECONDS={settings.lease_seconds:g}: another "
+            "worker would ask the model the same once the lease has ended"
         )
+
+
+def _require_time_and_room(settings: Settings) -> None:
+    _require_shorter_than_lease(settings, "SESSION_SUMMARY_TIMEOUT_SECONDS")
     if 4 * settings.llm_answer_tokens > settings.session_summary_context_tokens:
         raise SettingsError(
             f"{PREFIX}LLM_ANSWER_TOKENS={settings.llm_answer_tokens} must be at most a quarter of "

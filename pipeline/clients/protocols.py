@@ -26,7 +26,7 @@ class Embedder(Protocol):
         """Count the model's tokens in a text."""
 
     def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
-        """Return one unit vector for each text, in order; `len(texts)` lists of `space.dimensions` floats."""
+        """Return one unit vector for each text, in order, of `space.dimensions` floats."""
 
     def embed_query(self, text: str) -> Vector:
         """Return the unit vector of a question, with the space's query prefix."""
@@ -66,6 +66,8 @@ class Completion:
     truncated: bool = False
     input_tokens: int = 0
     output_tokens: int = 0
+    # the provider's id of the request, if it said one
+    request_id: str | None = None
 
 
 class ChatModel(Protocol):

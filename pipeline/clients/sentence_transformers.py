@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -138,7 +139,7 @@ class SentenceTransformersEmbedder:
             )
         except _FAILURES as error:
             raise self._failure(error) from error
-        return [vector.tolist() for vector in vectors]
+        return [array("f", vector.astype("f4").tobytes()) for vector in vectors]
 
     def _failure(self, error: Exception) -> ProviderUnavailable | ProviderFailed:
         """Return the exception for a model's error: out of memory it is unavailable, else the text may be to blame."""

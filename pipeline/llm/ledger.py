@@ -112,9 +112,10 @@ def record_answer(
         llm_answers.keep(
             connection, entry, claim, Answer(completion.text, completion.truncated, read, written)
         )
-    llm_calls.settle(
-        connection, replace(entry, input_tokens=read, output_tokens=written, cost=cost), "answered", seconds
+    ended = replace(
+        entry, input_tokens=read, output_tokens=written, cost=cost, request_id=completion.request_id
     )
+    llm_calls.settle(connection, ended, "answered", seconds)
     spent = {"model_tokens": read + written, "model_cost_usd": cost or 0.0}
     counters.add(connection, entry.tenant_id, {"model_calls": 1, "model_seconds": seconds, **spent})
 
@@ -126,7 +127,9 @@ def record_failure(connection: Connection, entry: Entry, error: Exception, secon
         outcome = "unavailable"
     elif isinstance(error, ProviderRejected):
         outcome = "rejected"
-    llm_calls.settle(connection, replace(entry, input_tokens=0, output_tokens=0, cost=0.0), outcome, seconds)
+    request_id = getattr(error, "request_id", None)
+    ended = replace(entry, input_tokens=0, output_tokens=0, cost=0.0, request_id=request_id)
+    llm_calls.settle(connection, ended, outcome, seconds)
     counters.add(connection, entry.tenant_id, {"model_calls": 1, "model_failures": 1})
 
 
@@ -137,10 +140,12 @@ class EmbeddingCall:
     model: str
     # its host and port
     provider: str
-    # as estimated
+    # as counted by the server, or else estimated
     tokens: int
     seconds: float
     answered: bool
+    # of the last request
+    request_id: str | None = None
 
 
 def record_embedding(database: Database, tenant_id: str, call: EmbeddingCall, prices: Prices) -> None:
@@ -154,6 +159,7 @@ def record_embedding(database: Database, tenant_id: str, call: EmbeddingCall, pr
         provider=call.provider,
         input_tokens=tokens,
         cost=cost,
+        request_id=call.request_id,
     )
     with database.tenant(tenant_id) as connection:
         noted = llm_calls.insert(connection, entry)

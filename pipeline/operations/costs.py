@@ -7,8 +7,7 @@ from typing import Literal
 
 from sqlalchemy import Connection
 
-from pipeline.clients import ollama
-from pipeline.clients.openai import openai_embeddings
+from pipeline.clients import http_embedder
 from pipeline.llm.budget import Budget
 from pipeline.llm.limits import Limits
 from pipeline.llm.prices import Prices
@@ -25,7 +24,7 @@ PROMPT_TOKENS = 500
 ANSWER_TOKENS = 300
 """Estimated tokens of a summary before any was made."""
 WEEK_DAYS = 7
-SERVERS = (ollama.PROVIDER, openai_embeddings.PROVIDER)
+SERVERS = tuple(http_embedder.DEFAULT_MODELS)
 """Embedding providers that may have a price."""
 
 

@@ -1,4 +1,4 @@
-"""A server of embeddings on the loopback address that speaks both protocols, with faults that a story asks for.
+"""A server of embeddings on the loopback address, with faults that a story asks for.
 
 Vectors are those of the deterministic embedder, so that what is found by them makes sense.
 """
@@ -85,7 +85,7 @@ def embedding_server() -> Iterator[EmbeddingServer]:
     """A running server, at a free port."""
     state, over = EmbeddingServer(), threading.Event()
 
-    def answer(_method: str, path: str, headers: Message, sent: bytes) -> Answered:
+    def answer(_method: str, _path: str, headers: Message, sent: bytes) -> Answered:
         body = json.loads(sent)
         texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
         state.asked.append(Asked(texts=texts, body=body, authorization=headers["Authorization"]))
@@ -101,8 +101,6 @@ def embedding_server() -> Iterator[EmbeddingServer]:
             return status, more, json.dumps({"error": {"message": said}}).encode()
         made: list[Any] = state.vectors(texts, body.get("dimensions"))
         made = SPOILT[fault](made) if fault in SPOILT else made
-        if path == "/api/embed":
-            return 200, {}, json.dumps({"model": body["model"], "embeddings": made}).encode()
         if body.get("encoding_format") == "base64":
             made = [base64.b64encode(array("f", vector).tobytes()).decode() for vector in made]
         data = [{"object": "embedding", "index": n, "embedding": each} for n, each in enumerate(made)]

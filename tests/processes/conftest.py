@@ -13,6 +13,8 @@ import psycopg
 import pytest
 import redis as redis_client
 from celery import Celery
+from pytest_celery import CeleryBrokerCluster, CeleryWorkerCluster
+from pytest_celery.fixtures.setup import celery_setup, celery_setup_cls  # noqa: F401 - fixtures
 from sqlalchemy import text
 
 from ops.local import processes
@@ -27,7 +29,7 @@ from pipeline.store.jobs import outdated
 from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
 from tests.conftest import EPOCH, TENANT, copied, settings_of
-from tests.processes.nodes import Process, RedisProcess
+from tests.processes.nodes import Process, RedisProcess, WorkerProcess
 from tests.waiting import until
 from workers.app import REDIS_TRANSPORT, make_app
 from workers.queues import QUEUES
@@ -62,7 +64,7 @@ class Deployment:
     server: RedisProcess
     redis: "redis_client.Redis[str]"
     app: Celery
-    workers: dict[str, Process] = field(default_factory=dict)
+    workers: dict[str, WorkerProcess] = field(default_factory=dict)
 
     def start_workers(
         self,
@@ -83,7 +85,7 @@ class Deployment:
             if include:
                 at = command.index("worker") + 1
                 command[at:at] = ["-I", include]
-            self.workers[name] = Process(name, command, self.folder, told, "ready.")
+            self.workers[name] = WorkerProcess(name, command, self.folder, told)
         for worker in self.workers.values():
             worker.ready()
 
@@ -303,14 +305,34 @@ def deployment(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFact
         yield running
 
 
+@pytest.fixture(scope="package")
+def celery_broker_cluster(deployment: Deployment) -> CeleryBrokerCluster:
+    return CeleryBrokerCluster(deployment.server)
+
+
+@pytest.fixture(scope="package")
+def celery_backend_cluster() -> None:
+    """None: results are in Postgres."""
+
+
+@pytest.fixture(scope="package")
+def celery_worker_cluster(deployment: Deployment) -> CeleryWorkerCluster:
+    return CeleryWorkerCluster(*deployment.workers.values())
+
+
+@pytest.fixture(scope="package")
+def celery_setup_app(deployment: Deployment) -> Celery:
+    return deployment.app
+
+
 @contextmanager
 def clock(deployment: Deployment) -> Iterator[None]:
     """While this holds, the clock calls for a sweep every half second."""
     command = processes.beat_command(deployment.folder)
     told = {**deployment.environment, **processes.own_environment(deployment.settings, "beat")}
-    beat = Process("beat", command, deployment.folder, told, "beat: Starting...")
+    beat = Process("beat", command, deployment.folder, told)
     try:
-        beat.ready()
+        beat.wait_for_log("beat: Starting...", timeout=int(SECONDS))
         yield
         assert beat.runs
     finally:

@@ -1,4 +1,8 @@
-"""Processes of a deployment that stories start, stop, kill and start again."""
+"""Nodes of pytest-celery as plain processes: its own are containers, and a machine that tests needs no Docker.
+
+What of pytest-celery asks Docker for more than starting, signals and logs is not here: images, networks, volumes and
+`get_running_processes_info`, which runs a command inside of a container.
+"""
 
 import contextlib
 import os
@@ -6,6 +10,11 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+from pytest_celery import CeleryTestWorker, CeleryWorkerContainer, RedisContainer, RedisTestBroker
+from pytest_celery.api.base import CeleryTestNode
+from pytest_celery.api.container import CeleryTestContainer
 
 from ops.local.embedded.binaries import redis_server
 from ops.local.embedded.ports import LOOPBACK, free_port
@@ -13,90 +22,30 @@ from ops.local.embedded.process import die_with_parent
 from tests.ops.running import unwatched
 from tests.waiting import until
 
-START_SECONDS = 60
+START_SECONDS = 240
 END_SECONDS = 30
 
 
-class Process:
-    """A process that writes its log into a file; it ends with us, however we end."""
+class _Child:
+    """What pytest-celery asks of a container, of a process; it ends with us, however we end."""
 
     def __init__(
-        self,
-        name: str,
-        command: Sequence[str],
-        folder: Path,
-        environment: Mapping[str, str],
-        prompt: str = "",
+        self, name: str, command: Sequence[str], folder: Path, environment: Mapping[str, str]
     ) -> None:
-        self.name = name
+        self.id = self.name = name
+        self.attrs: dict[str, Any] = {
+            "Config": {"Hostname": LOOPBACK, "Env": [f"{key}={value}" for key, value in environment.items()]},
+            "NetworkSettings": {"Networks": {}, "Ports": {}},
+        }
         self.log = folder / f"{name}.log"
-        # it is ready when it has said this
-        self._prompt = prompt
-        self._command = list(command)
-        self._folder = folder
-        self._environment = unwatched(environment)
-        self._begins_at = 0
-        self._child: subprocess.Popen[bytes]
-        self._start()
+        self._arguments = {"args": list(command), "cwd": folder, "env": unwatched(environment)}
+        self.start()
 
-    @property
-    def runs(self) -> bool:
-        return self._child.poll() is None
-
-    @property
-    def pid(self) -> int:
-        return self._child.pid
-
-    @property
-    def exit_code(self) -> int | None:
-        """None while it runs."""
-        return self._child.poll()
-
-    def logs(self) -> str:
-        """What it has written since it was started last; all of it is in the file `log`."""
-        with self.log.open("rb") as file:
-            file.seek(self._begins_at)
-            return file.read().decode(errors="replace")
-
-    def ready(self) -> None:
-        """Wait until it is."""
-        until(lambda: self._prompt in self.logs() or not self.runs, f"{self.name} is ready", START_SECONDS)
-        assert self.runs, self.logs()[-3000:]
-
-    def kill(self, name: str = "SIGKILL") -> None:
-        """Send a signal; SIGKILL takes all that it has started along, and is waited for."""
-        number = signal.Signals[name]
-        if number == signal.SIGKILL:
-            os.killpg(self._child.pid, number)
-            self._child.wait(END_SECONDS)
-        else:
-            os.kill(self._child.pid, number)
-
-    def end(self) -> None:
-        """TERM, and KILL to what is left of it."""
-        if self.runs:
-            self.kill("SIGTERM")
-        try:
-            self._child.wait(END_SECONDS)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._child.pid, signal.SIGKILL)
-            self._child.wait(END_SECONDS)
-
-    def restart(self) -> None:
-        """Start it again, after a TERM if it runs."""
-        if self.runs:
-            self.kill("SIGTERM")
-            self._child.wait(END_SECONDS)
-        self._start()
-
-    def _start(self) -> None:
+    def start(self) -> None:
         with self.log.open("ab") as out:
             self._begins_at = out.tell()
-            self._child = subprocess.Popen(
-                self._command,
-                cwd=self._folder,
-                env=self._environment,
+            self.process = subprocess.Popen(
+                **self._arguments,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
@@ -104,27 +53,122 @@ class Process:
                 preexec_fn=die_with_parent(signal.SIGKILL),
             )
 
+    @property
+    def status(self) -> str:
+        return "running" if self.process.poll() is None else "exited"
 
-class RedisProcess(Process):
+    def reload(self) -> None:
+        """Do what a container's does: nothing that a process does not know of itself."""
+
+    def logs(self) -> bytes:
+        with self.log.open("rb") as file:
+            file.seek(self._begins_at)
+            return file.read()
+
+    def kill(self, name: str | None = None) -> None:
+        number = signal.Signals[name or "SIGKILL"]
+        if number == signal.SIGKILL:
+            # as of a container, all that it has started goes along
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, number)
+            self.process.wait(END_SECONDS)
+        else:
+            os.kill(self.process.pid, number)
+
+    def restart(self, timeout: float) -> None:
+        if self.status == "running":
+            self.kill("SIGTERM")
+            self.process.wait(timeout)
+        self.start()
+
+
+class _Ended:
+    """How a node tells that its process has ended, and ends it."""
+
+    container: CeleryTestContainer
+
+    @property
+    def _child(self) -> _Child:
+        child: _Child = self.container._container
+        return child
+
+    @property
+    def log(self) -> Path:
+        """The file with all that it has written; `logs` is since it was started last."""
+        return self._child.log
+
+    @property
+    def runs(self) -> bool:
+        return self._child.status == "running"
+
+    @property
+    def pid(self) -> int:
+        return self._child.process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._child.process.poll()
+
+    def end(self) -> None:
+        """TERM, and KILL to what is left of it."""
+        if self.runs:
+            self._child.kill("SIGTERM")
+        try:
+            self._child.process.wait(END_SECONDS)
+        finally:
+            self._child.kill()
+
+
+class _Prompt(CeleryTestContainer):
+    """How long a node is waited for: the machine may be busy, and one that has ended is not waited for."""
+
+    def _wait_ready(self, timeout: int = START_SECONDS) -> bool:
+        prompt = self.ready_prompt or ""
+        until(lambda: prompt in self.logs() or self.status == "exited", f"{self.name} is ready", timeout)
+        return bool(self.status == "running")
+
+
+class Process(_Ended, CeleryTestNode):
+    """A process that writes its log into a file."""
+
+    def __init__(self, *process: Any) -> None:
+        super().__init__(_Prompt(_Child(*process)))
+
+
+class _Worker(_Prompt, CeleryWorkerContainer):
+    pass
+
+
+class WorkerProcess(_Ended, CeleryTestWorker):
+    """A worker with the command that `backscroll` gives it."""
+
+    def __init__(self, *process: Any) -> None:
+        super().__init__(_Worker(_Child(*process)), app=None)
+
+
+class _Redis(_Prompt, RedisContainer):
+    @property
+    def port(self) -> int:
+        return int(self.env["PORT"])
+
+    @property
+    def host_url(self) -> str:
+        return f"{self.prefix()}{self.hostname}:{self.port}/{self.vhost}"
+
+    url = host_url
+
+
+class RedisProcess(_Ended, RedisTestBroker):
     """A redis-server on a free port, which has what it acknowledged after it was killed, too."""
 
     def __init__(self, folder: Path) -> None:
-        port = free_port()
-        self.url = f"redis://{LOOPBACK}:{port}/0"
-        listens = ("--port", str(port), "--bind", LOOPBACK, "--protected-mode", "no")
-        keeps = (
-            "--dir",
-            str(folder),
-            "--save",
-            "",
-            "--appendonly",
-            "yes",
-            "--maxmemory-policy",
-            "noeviction",
-        )
-        command = [str(redis_server()), *listens, *keeps]
-        super().__init__("redis", command, folder, {"PATH": os.defpath}, "Ready to accept connections")
-
-    def _start(self) -> None:
-        super()._start()
+        port = str(free_port())
+        keeps = ("--port", port, "--bind", LOOPBACK, "--dir", str(folder), "--appendonly", "yes")
+        command = [str(redis_server()), *RedisContainer.command(*keeps)[1:]]
+        super().__init__(_Redis(_Child("redis", command, folder, {"PATH": os.defpath, "PORT": port})))
         self.ready()
+
+    @property
+    def url(self) -> str:
+        return str(self.config()["url"])

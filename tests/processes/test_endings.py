@@ -7,7 +7,7 @@ import psutil
 from ops.dev.deployed import skewed
 from ops.local import processes
 from schemas.settings import Settings
-from tests.processes.nodes import Process
+from tests.processes.nodes import WorkerProcess
 from tests.waiting import until
 
 
@@ -21,7 +21,7 @@ def test_a_worker_whose_main_loop_failed_ends_although_closing_would_take_for_ev
     settings: Settings, tmp_path: Path
 ) -> None:
     command = importing("broken", processes.worker_command(["ingest"]))
-    worker = Process("ingest", command, tmp_path, processes.environment(settings))
+    worker = WorkerProcess("ingest", command, tmp_path, processes.environment(settings))
     try:
         until(lambda: "Unrecoverable error" in worker.logs() or not worker.runs, "it failed", 60)
         until(lambda: not worker.runs, "it has ended", 30)
@@ -36,7 +36,7 @@ def test_a_worker_whose_clock_differs_from_the_databases_logs_it_at_its_start(
 ) -> None:
     command = [skewed.__name__ if part == "workers" else part for part in processes.worker_command(["sweep"])]
     environment = processes.environment(settings) | {skewed.SHIFT: "90"}
-    worker = Process("sweep", command, tmp_path, environment)
+    worker = WorkerProcess("sweep", command, tmp_path, environment)
     try:
         until(lambda: "clock_differs" in worker.logs(), "it says so", 60)
         assert '"database_ahead_seconds": -90' in worker.logs()
@@ -57,7 +57,7 @@ def test_a_worker_that_is_stopped_ends_although_a_child_of_it_hangs(
     settings: Settings, tmp_path: Path
 ) -> None:
     command = importing("hasty", processes.worker_command(["ingest"], shutdown_seconds=1))
-    worker = Process("ingest", command, tmp_path, processes.environment(settings))
+    worker = WorkerProcess("ingest", command, tmp_path, processes.environment(settings))
     children: list[psutil.Process] = []
     try:
         until(lambda: "ready" in worker.logs(), "it is ready", 60)

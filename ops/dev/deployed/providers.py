@@ -59,8 +59,9 @@ class MoodyEmbedder(WrappedEmbedder):
 
 def _spoilt(vectors: list[Vector]) -> list[Vector]:
     """Return too few of them, or vectors too short, not numbers, or without a direction."""
-    nan, zero = ([[value] * len(vector) for vector in vectors] for value in (float("nan"), 0.0))
-    return random.choice((vectors[:-1], [vector[:-1] for vector in vectors], nan, zero))  # noqa: S311
+    spoilt: list[list[Vector]] = [vectors[:-1], [vector[:-1] for vector in vectors]]
+    spoilt += [[[value] * len(vector) for vector in vectors] for value in (float("nan"), 0.0)]
+    return random.choice(spoilt)  # noqa: S311
 
 
 class MoodySummarizer:

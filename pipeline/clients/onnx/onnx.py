@@ -7,6 +7,7 @@ process makes one embedder and keeps it, after any fork.
 import ctypes
 import gc
 import threading
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from importlib.util import find_spec
@@ -138,8 +139,8 @@ class OnnxEmbedder:
         else:
             counts = np.arange(padded.shape[1]) < lengths[:, None]
             sums = np.einsum("tpd,tp->td", states, counts.astype(np.float32))
-        vectors: list[Vector] = (sums / np.linalg.norm(sums, axis=1, keepdims=True)).tolist()
-        return vectors
+        unit = (sums / np.linalg.norm(sums, axis=1, keepdims=True)).astype(np.float32)
+        return [array("f", row.tobytes()) for row in unit]
 
     def _failure(self, error: Exception) -> ProviderUnavailable | ProviderFailed:
         """Return the exception for a model's error: out of memory it is unavailable, else the text may be to blame."""

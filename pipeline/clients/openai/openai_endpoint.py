@@ -1,4 +1,4 @@
-"""Call an endpoint that speaks OpenAI's protocol, and learn from its refusals which options it does not support.
+"""Ask an endpoint that speaks OpenAI's protocol, and learn from its refusals which options it does not support.
 
 An option refused for a model is left out of all later requests of this process for it: support differs by version,
 model and configuration, and no endpoint tells in advance.
@@ -7,113 +7,75 @@ model and configuration, and no endpoint tells in advance.
 import json
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import httpx2
 import structlog
 
-from pipeline.clients.http_calls import UNAUTHORIZED, Answer, http_client, is_too_long, post
-from schemas.errors import ProviderFailed, SettingsError
+from pipeline.clients.http_calls import run_within
+from schemas.errors import ProviderFailed
 from schemas.server_urls import without_secrets
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
 log = structlog.get_logger(__name__)
 
 OPENAI_URL = "https://api.openai.com/v1"
+CLOSING_SECONDS = 3.0
 
 Request = dict[str, Any]
+"""The arguments of a method of the SDK's."""
+Write = Callable[[frozenset[str]], Request]
+"""Makes them, without the options of these names."""
+Method = Callable[["AsyncOpenAI"], Callable[..., Awaitable[Any]]]
+"""Names a method with its raw response: the SDK would look at each number of a vector."""
 
 # A refused option is answered with one of these; by OpenRouter with 404, by llama-cpp-python with 500.
 _REFUSED = frozenset((400, 404, 415, 422, 500, 501))
 # Of these, a refusal that names no option may be about any of them.
 _ABOUT_THE_REQUEST = frozenset((400, 415, 422))
-# Characters by which a key is recognized in a message, which may mask the rest.
-_KEY_CHARS = 8
-
-
-@dataclass(frozen=True, kw_only=True)
-class Option:
-    """A part of a request that not every endpoint supports."""
-
-    name: str
-    is_in: Callable[[Request], bool]
-    # its names in the refusals of providers
-    named: re.Pattern[str]
-    # what happens without it, in words
-    without: str
-
-
-def _form(request: Request) -> str | None:
-    form: str | None = request.get("response_format", {}).get("type")
-    return form
-
-
-_FORM_NAMES = re.compile(
+_FORM = (
     r"response[ _](format|mime|schema)|json[ _](schema|object|mode)|schema|grammar|structured output|guided"
 )
-_REST_OF_KEY = re.compile(r"[^\s\"',;)]*")
-_ENCODING_NAMES = re.compile(r"encoding_format|base64")
-
-# In the order in which a refusal is matched: a name of two options means the first.
-OPTIONS = (
-    Option(
-        name="json_schema",
-        is_in=lambda request: _form(request) == "json_schema",
-        named=_FORM_NAMES,
-        without="takes no JSON schema: its answers are asked for as JSON without one",
-    ),
-    Option(
-        name="json_object",
-        is_in=lambda request: _form(request) == "json_object",
-        named=_FORM_NAMES,
-        without="has no JSON mode: only the instructions ask for JSON",
-    ),
-    Option(
-        name="temperature",
-        is_in=lambda request: "temperature" in request,
-        named=re.compile("temperature"),
-        without="takes no temperature: it answers at its own",
-    ),
-    Option(
-        name="max_tokens",
-        is_in=lambda request: "max_tokens" in request,
-        named=re.compile("max_(completion_)?tokens"),
-        without="takes no max_tokens: the room for an answer is sent as max_completion_tokens",
-    ),
-    Option(
-        name="system",
-        is_in=lambda request: request.get("messages", [{}])[0].get("role") == "system",
-        named=re.compile(r"\broles?\b|(system|developer) (instruction|message|prompt)"),
-        without="has no system role: instructions are part of the user's turn",
-    ),
-    Option(
-        name="base64",
-        is_in=lambda request: request.get("encoding_format") == "base64",
-        named=_ENCODING_NAMES,
-        without="sends no vectors in base64: they come as numbers, which takes four times the traffic",
-    ),
-    Option(
-        name="encoding_format",
-        is_in=lambda request: "encoding_format" in request,
-        named=_ENCODING_NAMES,
-        without="takes no encoding_format: vectors come as it likes",
-    ),
-    Option(
-        name="index",
-        is_in=lambda _request: False,
-        named=re.compile(r"(?!)"),
-        without="does not number its vectors: they are taken in the order of the texts",
-    ),
-)
-# Options that may be left out on trial, not those that merely rename the answer's limit.
-_OPTIONAL = frozenset(option.name for option in OPTIONS) - {"max_tokens", "index"}
-_PLAIN = "plain"
-_WITHOUT = {option.name: option.without for option in OPTIONS} | {
-    _PLAIN: "refuses something and does not say what: it is asked without all that a request can do without"
+_ROLE = r"\broles?\b|(system|developer) (instruction|message|prompt)"
+_ENCODING = "encoding_format|base64"
+# Its names in the refusals of providers; a name of two options means the first that the request has.
+_NAMES = {
+    "json_schema": _FORM,
+    "json_object": _FORM,
+    "temperature": "temperature",
+    "max_tokens": "max_(completion_)?tokens",
+    "system": _ROLE,
+    "base64": _ENCODING,
+    "encoding_format": _ENCODING,
 }
+# Options that may be left out on trial, not those that merely rename the answer's limit.
+_OPTIONAL = _NAMES.keys() - {"max_tokens"}
+_PLAIN = "plain"
+ANSWERED = "answered"
+"""Among the options of a model that has answered, and so supports all that are not left out by now."""
+_WITHOUT = {
+    "json_schema": "takes no JSON schema: its answers are asked for as JSON without one",
+    "json_object": "has no JSON mode: only the instructions ask for JSON",
+    "temperature": "takes no temperature: it answers at its own",
+    "max_tokens": "takes no max_tokens: the room for an answer is sent as max_completion_tokens",
+    "system": "has no system role: instructions are part of the user's turn",
+    "base64": "sends no vectors in base64: they come as numbers, which takes four times the traffic",
+    "encoding_format": "takes no encoding_format: vectors come as it likes",
+    "index": "does not number its vectors: they are taken in the order of the texts",
+    _PLAIN: "refuses something and does not say what: it is asked without all that a request can do without",
+}
+
+
+def _options(request: Request) -> set[str]:
+    """Return the options that a request has."""
+    has = {"temperature", "max_tokens", "encoding_format"} & request.keys()
+    has |= {str(request[name]["type"]) for name in request.keys() & {"response_format"}}
+    return has | {request.get("encoding_format"), request.get("messages", [{}])[0].get("role")}
 
 
 class Learned:
@@ -122,176 +84,149 @@ class Learned:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._left_out: dict[tuple[str, str], frozenset[str]] = {}
-        self._answered: set[tuple[str, str]] = set()
 
     def left_out(self, url: str, model: str) -> frozenset[str]:
-        """Return the names of the options that are left out for a model."""
+        """Return the names of the options that are left out for a model, and `ANSWERED` once it has answered."""
         return self._left_out.get((url, model), frozenset())
 
-    def has_answered(self, url: str, model: str) -> bool:
-        """Tell whether a model has answered a request, so that it supports all options not left out by now."""
-        return (url, model) in self._answered
-
-    def record(self, url: str, model: str, names: Iterable[str], *, answered: bool = False) -> None:
+    def record(self, url: str, model: str, names: Iterable[str]) -> None:
         """Record options to leave out for a model, and log new ones."""
         with self._lock:
-            known = self._left_out.get((url, model), frozenset())
-            new = frozenset(names) - known
-            self._left_out[url, model] = known | new
-            if answered:
-                self._answered.add((url, model))
-        for name in _reported(new):
+            known = self.left_out(url, model)
+            self._left_out[url, model] = known.union(names)
+        for name in _reported(frozenset(names) - known):
             log.info("endpoint_learned", endpoint=url, model=model, option=name, learned=_WITHOUT[name])
 
     def sentences(self) -> list[str]:
         """Describe what each endpoint does not support, and what is done instead."""
-        with self._lock:
-            noted = sorted(self._left_out.items())
+        noted = sorted(self._left_out.copy().items())
         return [
             f"{model} at {url} {_WITHOUT[name]}" for (url, model), names in noted for name in _reported(names)
         ]
 
     def clear(self) -> None:
         """Forget everything, so that all options are tried again."""
-        with self._lock:
-            self._left_out.clear()
-            self._answered.clear()
+        self._left_out.clear()
 
 
 LEARNED = Learned()
 
 
-class Refused(Exception):
-    """An endpoint's refusal; `words` are its message, without keys."""
+def _reported(names: frozenset[str]) -> list[str]:
+    """Return the options to report as left out; of those left out on trial, the refused one is unknown."""
+    return sorted(names - {ANSWERED} - (_OPTIONAL if _PLAIN in names else set()))
 
-    def __init__(self, status: int, words: str, headers: Mapping[str, str]) -> None:
-        super().__init__(f"{status}: {words}")
-        self.status = status
-        self.words = words
-        self.headers = headers
+
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """How messages name a server, and what somebody can do about its refusals."""
+
+    name: str
+    # the variable with its address, what to set if it refuses the login, and what to check if it has no such model
+    address: str = "BACKSCROLL_OPENAI_BASE_URL"
+    login: str = "BACKSCROLL_OPENAI_API_KEY to a key that it takes"
+    settings: str = "BACKSCROLL_OPENAI_BASE_URL, which usually ends in /v1"
+    # an embedder finds out by other texts whether a text is to blame; a prompt is sent alone
+    tries_others: bool = False
+
+
+class Answer(NamedTuple):
+    """The JSON of an answer, and the server's id of the request, if it said one."""
+
+    body: dict[str, Any]
+    request_id: str | None
 
 
 class OpenAIEndpoint:
-    """One model of one endpoint."""
+    """One model of one endpoint; threads may share it."""
 
-    def __init__(self, url: str | None, key: str | None, model: str) -> None:
-        """Set up without connecting. Raises `SettingsError` for an invalid URL."""
-        self._url = (url or OPENAI_URL).rstrip("/")
-        parts = urlsplit(self._url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise SettingsError(
-                "BACKSCROLL_OPENAI_BASE_URL must look like http://127.0.0.1:11434/v1 or https://api.openai.com/v1"
-            )
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-        self.address = f"{host}:{port}"
+    def __init__(self, url: str, key: str | None, model: str, server: Server) -> None:
+        """Set up without connecting, or importing the SDK."""
+        self._url = url.rstrip("/")
         # for messages
         self.url = without_secrets(self._url)
         self.model = model
+        self.server = server
         self._key = key
 
-    async def ask(
-        self, path: str, write: Callable[[frozenset[str]], Request], *, max_bytes: int
-    ) -> dict[str, Any]:
-        """Return the answer's JSON; `write` makes the request without the options of these names.
+    def prepare(self) -> None:
+        """Import the SDK and read certificates: some seconds that are no part of a call's time."""
+        _ = self._client
+
+    def ask(self, method: Method, write: Write, *, seconds: float) -> Answer:
+        """Return what one of the SDK's methods answers.
 
         A refused option is left out and the request repeated: once for each option, and once more if the refusal names
-        none of them and the model has never answered. Raises `Refused`, `ProviderUnavailable` (it cannot be
-        reached) or `ProviderFailed` (its answer cannot be read).
+        none of them and the model has never answered. Raises `ProviderUnavailable`, `ProviderFailed` or
+        `ProviderRejected`, and `TimeoutError` after `seconds` in all.
         """
-        without = LEARNED.left_out(self.url, self.model)
+        create = method(self._client)
+        return run_within(seconds, lambda: self._asked(create, write))
+
+    def close(self) -> None:
+        """Close its connections; a process that keeps its models need not."""
+        if "_client" in vars(self):
+            run_within(CLOSING_SECONDS, self._client.close)
+
+    @cached_property
+    def _client(self) -> "AsyncOpenAI":
+        from pipeline.clients.openai.openai_sdk import EndpointClient
+
+        return EndpointClient(self._url, self._key)
+
+    async def _asked(self, create: Callable[..., Awaitable[Any]], write: Write) -> Answer:
+        from pipeline.clients.openai import openai_sdk as sdk
+
         on_trial: frozenset[str] = frozenset()
         while True:
+            without = LEARNED.left_out(self.url, self.model)
             request = write(without | on_trial)
             try:
-                answer = await self._post(path, request, max_bytes)
-            except Refused as refused:
-                option = _refused_option(refused, request)
-                if option is not None and option not in without:
+                response = await create(**request)
+            except sdk.APIError as error:
+                option = None
+                if isinstance(error, sdk.APIStatusError):
+                    option = _refused(error.status_code, sdk.words(error, self._key), request)
+                if option is not None and option != _PLAIN:
                     LEARNED.record(self.url, self.model, [option])
-                    without |= {option}
                 elif (
-                    not on_trial
-                    and not LEARNED.has_answered(self.url, self.model)
-                    and _may_mean_anything(refused)
+                    option is not None
+                    and not on_trial
+                    and ANSWERED not in without
                     and (optional := _optional(write, without))
                 ):
                     on_trial = optional | {_PLAIN}
                 else:
-                    raise
+                    raise sdk.failure(error, self.model, self.server, self._key) from None
             else:
-                LEARNED.record(self.url, self.model, without | on_trial, answered=True)
-                return answer
-
-    async def close(self) -> None:
-        """Close its connections."""
-        if "_client" in vars(self):
-            await self._client.aclose()
-
-    @cached_property
-    def _client(self) -> httpx2.AsyncClient:
-        return http_client(self._url)
-
-    async def _post(self, path: str, request: Request, max_bytes: int) -> dict[str, Any]:
-        answer = await post(
-            self._client,
-            f"{self._url}/{path}",
-            request,
-            server=self.url,
-            setting="BACKSCROLL_OPENAI_BASE_URL",
-            max_bytes=max_bytes,
-            headers={"Authorization": f"Bearer {self._key or 'none'}"},
-        )
-        if not answer.is_success:
-            raise self._refusal(answer.status, answer)
-        try:
-            parsed = json.loads(answer.body)
-        except (ValueError, RecursionError):
-            parsed = None
-        if not isinstance(parsed, dict):
-            raise ProviderFailed(f"{self.url} gave an answer that cannot be read")
-        if error := parsed.get("error"):
-            # routers answer 200 with the status of the provider behind them in the body
-            code = error.get("code") if isinstance(error, dict) else None
-            raise self._refusal(code if isinstance(code, int) and 400 <= code < 600 else 502, answer)
-        return parsed
-
-    def _refusal(self, status: int, answer: Answer) -> Refused:
-        # a server's message may quote the key, whatever the status
-        words = "" if status in UNAUTHORIZED else answer.words()
-        if self._key:
-            before, *after = words.split(self._key[:_KEY_CHARS])
-            words = "(the key)".join([before, *(_REST_OF_KEY.sub("", part, count=1) for part in after)])
-        return Refused(status, words, answer.headers)
+                with suppress(ValueError, RecursionError):
+                    if isinstance(body := json.loads(response.content), dict):
+                        LEARNED.record(self.url, self.model, on_trial | {ANSWERED})
+                        return Answer(body, response.request_id)
+                raise ProviderFailed(f"{self.server.name} gave an answer that cannot be read")
 
 
-def _reported(names: frozenset[str]) -> list[str]:
-    """Return the options to report as left out; of those left out on trial, the refused one is unknown."""
-    return sorted(names - _OPTIONAL if _PLAIN in names else names)
+# Servers have no common code for a text that is too long.
+_TOO_LONG = ("too long", "too large", "context length", "maximum context", "input length", "exceed")
 
 
-def _refused_option(refused: Refused, request: Request) -> str | None:
-    """Return the name of the option of a request that a refusal is about."""
-    words = refused.words.lower()
-    if refused.status not in _REFUSED or is_too_long(words):
+def is_too_long(message: str) -> bool:
+    """Tell whether a server's message says that a text, or the requested answer, exceeds the model's window."""
+    return any(phrase in message.lower() for phrase in _TOO_LONG)
+
+
+def _refused(status: int, message: str, request: Request) -> str | None:
+    """Return the option of a request that a refusal is about; `plain` if it may be about any, None if about none."""
+    if status not in _REFUSED or is_too_long(message):
         return None
-    return next((o.name for o in OPTIONS if o.is_in(request) and o.named.search(words)), None)
+    message, options = message.lower(), _options(request)
+    named = (name for name, pattern in _NAMES.items() if name in options and re.search(pattern, message))
+    return next(named, _PLAIN if status in _ABOUT_THE_REQUEST or "parameters" in message else None)
 
 
-def _may_mean_anything(refused: Refused) -> bool:
-    """Tell whether a refusal that names no option may be about any of them."""
-    words = refused.words.lower()
-    is_about_it = refused.status in _ABOUT_THE_REQUEST or (
-        refused.status in _REFUSED and "parameters" in words
-    )
-    return is_about_it and not is_too_long(words)
-
-
-def _optional(write: Callable[[frozenset[str]], Request], without: frozenset[str]) -> frozenset[str]:
+def _optional(write: Write, without: frozenset[str]) -> frozenset[str]:
     """Return the further options that a request can do without; leaving one out may add another."""
     names: frozenset[str] = frozenset()
-    while (
-        more := {o.name for o in OPTIONS if o.name in _OPTIONAL and o.is_in(write(without | names))} - names
-    ):
+    while more := (_OPTIONAL & _options(write(without | names))) - names:
         names |= more
     return names

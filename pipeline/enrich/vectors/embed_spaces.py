@@ -158,12 +158,15 @@ def embed(
         resting[writing.space.id] = (monotonic() + failures.OUTAGE_SECONDS, error)
     if not isinstance(client, HttpEmbedder):
         return None
+    usage = client.take_usage()
     return EmbeddingCall(
         model=writing.space.model,
         provider=urlsplit(client.url).netloc,
-        tokens=sum(client.count_tokens(chunk) for chunks in lacking.values() for chunk in chunks),
+        tokens=usage.tokens
+        or sum(client.count_tokens(chunk) for chunks in lacking.values() for chunk in chunks),
         seconds=monotonic() - started,
         answered=writing.away is None,
+        request_id=usage.request_id,
     )
 
 

@@ -6,9 +6,10 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from pgvector import HalfVector
 from sqlalchemy import Connection, Row, text
 
-from pipeline.store.connections.statements import column, number, run
+from pipeline.store.connections.statements import column, knowing_vectors, number, run
 from pipeline.store.jobs import outdated
 from pipeline.store.vectors import vectors
 from schemas.kinds import FENCED_BY_CHANGE
@@ -47,7 +48,7 @@ _LONGEST = """
 _LONGEST_WITH_VECTOR = text(
     _LONGEST.format(
         vector="v.space_id, v.size, v.embedding",
-        join="""LEFT JOIN LATERAL (SELECT space_id, vector_dims(embedding) AS size, embedding::text AS embedding
+        join="""LEFT JOIN LATERAL (SELECT space_id, vector_dims(embedding) AS size, embedding
         FROM message_vectors WHERE tenant_id = m.tenant_id AND message_id = m.id
         ORDER BY chunk_index LIMIT 1) v ON true""",
     )
@@ -131,8 +132,10 @@ def memory_items(memory_ids: Sequence[UUID]) -> list[str]:
 
 def longest(connection: Connection, ids: Sequence[int], limit: int) -> Sequence[Row[Any]]:
     """Return the longest of these messages with their vectors, to search for after their deletion."""
-    statement = _LONGEST_WITH_VECTOR if vectors.exist(connection) else _LONGEST_ALONE
-    return run(connection, statement, ids=ids, limit=limit).all()
+    if not vectors.exist(connection):
+        return run(connection, _LONGEST_ALONE, ids=ids, limit=limit).all()
+    knowing_vectors(connection)
+    return run(connection, _LONGEST_WITH_VECTOR, ids=ids, limit=limit).all()
 
 
 def count_text(connection: Connection, content: str) -> int:
@@ -141,7 +144,13 @@ def count_text(connection: Connection, content: str) -> int:
 
 
 def count_vector(
-    connection: Connection, space_id: int, size: int, embedding: str, *, chat_id: str | None, until: datetime
+    connection: Connection,
+    space_id: int,
+    size: int,
+    embedding: HalfVector,
+    *,
+    chat_id: str | None,
+    until: datetime,
 ) -> int:
     """Count messages up to a time, in one chat or anywhere, and memories that have this very vector."""
     same = f"""space_id = {int(space_id)}

@@ -16,7 +16,7 @@ from pipeline.store.memories.memory_conditions import BELIEVED, LIVE, SAID, sinc
 from pipeline.store.search import vector_search
 from pipeline.store.search.filters import Scope
 from pipeline.store.search.keyword_search import any_of
-from pipeline.store.vectors.vectors import cosine, distance, in_space, literal
+from pipeline.store.vectors.vectors import cosine, distance, halved, in_space
 from schemas.memory.memories import MemoryType
 from schemas.vectors import EmbeddingSpace, Vector
 
@@ -246,7 +246,7 @@ def believed(
                 "reach": reach,
             }
             values |= {"words": words, "any": any_of(words)}
-            values |= {} if query is None else {"query": literal(query)}
+            values |= {} if query is None else {"query": halved(query)}
             values |= {} if ids is None else {"ids": sorted(ids)}
             statement = _statement(None if query is None else space, of_ids=ids is not None)
             hits = as_hits(run(connection, statement, **values).scalar_one())

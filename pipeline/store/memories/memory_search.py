@@ -21,7 +21,7 @@ from pipeline.store.memories.memory_conditions import (
     visibility,
     visible,
 )
-from pipeline.store.vectors.vectors import literal
+from pipeline.store.vectors.vectors import halved
 from pipeline.text.bm25 import K1, B
 from schemas.vectors import EmbeddingSpace, Vector
 
@@ -134,7 +134,7 @@ def search(
         **visibility(seen),
     }
     if query is not None:
-        values["query"] = literal(query)
+        values["query"] = halved(query)
     return _shown(run(connection, statement, **which.parameters(), **values), seen)
 
 

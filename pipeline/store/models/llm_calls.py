@@ -32,7 +32,7 @@ _INSERT = text("""
 """)
 _SETTLE = text("""
     UPDATE llm_calls SET outcome = :outcome, input_tokens = :input_tokens, output_tokens = :output_tokens,
-        cost = :cost, latency_ms = :latency
+        cost = :cost, latency_ms = :latency, request_id = :request_id
     WHERE tenant_id = :tenant_id AND id = :id
 """)
 _IS_TO_BLAME = text("""
@@ -47,7 +47,8 @@ _IS_TO_BLAME = text("""
     FROM tries
 """)
 _FORGET_CHAT = text("""
-    UPDATE llm_calls SET chat_id = NULL, prompt_hash = NULL WHERE tenant_id = :tenant AND chat_id = :chat
+    UPDATE llm_calls SET chat_id = NULL, prompt_hash = NULL, request_id = NULL
+    WHERE tenant_id = :tenant AND chat_id = :chat
 """)
 GROUPS = {
     "day": "to_char(called_at AT TIME ZONE 'UTC', 'YYYY-MM-DD')",
@@ -93,6 +94,8 @@ class Entry:
     output_tokens: int = 0
     # in US dollars; none: the model's price is not known
     cost: float | None = 0.0
+    # the provider's, once it has answered
+    request_id: str | None = None
     # once it is inserted
     id: int = 0
 

@@ -21,7 +21,7 @@ from pipeline.store.search.filters import Scope
 from pipeline.store.search.keyword_search import KeywordHits, any_of, quoted
 from pipeline.store.search.session_search import SessionLimits
 from pipeline.store.search.vector_search import VectorHits
-from pipeline.store.vectors.vectors import literal
+from pipeline.store.vectors.vectors import halved
 from schemas.vectors import EmbeddingSpace, Vector
 
 Part = Literal["pieces", "times", "named", "spoken", "newest", "memories"]
@@ -184,7 +184,7 @@ def search(
     of_key = scope.session_key is not None
     indexed = scope.indexed and space is not None and not of_key
     parts = asked.parts(space, memories is not None)
-    compared = {} if query is None else {"query": literal(query)}
+    compared = {} if query is None else {"query": halved(query)}
     row = run(
         connection,
         _statement(space, sessions, limit, parts, of_key=of_key, indexed=indexed),

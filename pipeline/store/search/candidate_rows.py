@@ -14,7 +14,7 @@ from pipeline.store.connections.statements import run
 from pipeline.store.messages.messages import answered
 from pipeline.store.search.filters import Scope, affinity_of
 from pipeline.store.search.keyword_search import any_of
-from pipeline.store.vectors.vectors import cosine, distance, in_space, literal
+from pipeline.store.vectors.vectors import cosine, distance, halved, in_space
 from schemas.messages import FORWARDED
 from schemas.vectors import EmbeddingSpace, Vector
 
@@ -146,7 +146,7 @@ def with_neighbours(
     that is known to come right after it there, its cues where they are stored, the asker's mean affinity to those who
     spoke in that session, and whose words it passes on (empty: nobody knows; NULL: nobody's).
     """
-    compared = {f"query_{number}": literal(query[1]) for number, query in enumerate(queries) if query}
+    compared = {f"query_{number}": halved(query[1]) for number, query in enumerate(queries) if query}
     values = {
         "ids": ids,
         "chat": scope.chat_id,

@@ -18,7 +18,7 @@ from pipeline.store.memories.memory_candidates import MemoryHits, MemoryScope
 from pipeline.store.search import keyword_search, session_search
 from pipeline.store.search.filters import Scope, affinity_of
 from pipeline.store.search.keyword_search import KeywordHits, any_of
-from pipeline.store.vectors.vectors import literal
+from pipeline.store.vectors.vectors import halved
 from schemas.vectors import EmbeddingSpace, Vector
 
 # Sessions compared by all the words of their messages.
@@ -145,7 +145,7 @@ def search(
     statement = _statement(
         space, which.looked_into, which.messages, is_open=is_open, remembers=memories is not None
     )
-    values: dict[str, Any] = {} if vector is None else {"query": literal(vector)}
+    values: dict[str, Any] = {} if vector is None else {"query": halved(vector)}
     if memories is not None:
         values |= memories.parameters()
     row = run(

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, TextClause, text
 from pipeline.store.connections.statements import run
 from pipeline.store.search.filters import Scope
 from pipeline.store.vectors import indexes, vectors
-from pipeline.store.vectors.vectors import cosine, distance, in_space, literal
+from pipeline.store.vectors.vectors import cosine, distance, halved, in_space
 from schemas.vectors import EmbeddingSpace, Vector, VectorSearch
 
 # HNSW is faster above this many vectors in scope, if they are more than a tenth of all in the space.
@@ -117,7 +117,7 @@ def nearest(
     connection: Connection, scope: Scope, space: EmbeddingSpace, query: Vector, *, messages: int, limit: int
 ) -> VectorHits:
     """Return the `limit` messages of a scope nearest to the query; `messages`: how many the chat has."""
-    values = {**scope.parameters(), "query": literal(query), "limit": limit}
+    values = {**scope.parameters(), "query": halved(query), "limit": limit}
     of_key = scope.session_key is not None
     worth_it = not of_key and is_worth_an_index(messages, everywhere(connection, "message"))
     indexed = worth_it and bool(indexes.is_indexed(connection, "message", space))

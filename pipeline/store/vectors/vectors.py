@@ -4,23 +4,19 @@ import sys
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from struct import pack
 from typing import Any
 
-from psycopg import adapters
-from psycopg.adapt import Dumper
-from psycopg.pq import Format
+from pgvector import HalfVector
 from sqlalchemy import Connection, Row, TextClause, text
 
-from pipeline.store.connections.statements import arrays, holds, run
+from pipeline.store.connections.statements import HalfVectors, arrays, holds, run, run_in_binary
 from schemas.vectors import Calibration, EmbeddingSpace, Vector
 
 _KNOWN_HASHES = text(
     "SELECT DISTINCT content_hash FROM message_vectors WHERE space_id = :space AND content_hash = ANY(:hashes)"
 )
 _OF_MESSAGES = text("""
-    SELECT message_id, embedding::text FROM message_vectors
+    SELECT message_id, embedding FROM message_vectors
     WHERE space_id = :s AND message_id = ANY(:ids) AND chunk_index = 0
 """)
 COLUMNS = "id, provider, model, dimensions, query_prefix, document_prefix, calibration"
@@ -52,8 +48,8 @@ def current(connection: Connection, kind: str, space_id: int, texts: Mapping[str
 
 def of_messages(connection: Connection, space: EmbeddingSpace, ids: Sequence[int]) -> dict[int, Vector]:
     """Return the vectors of these messages, where they have one; for a long message, that of its beginning."""
-    rows = run(connection, _OF_MESSAGES, s=space.id, ids=ids)
-    return {row[0]: [float(value) for value in row[1].strip("[]").split(",")] for row in rows}
+    rows = run_in_binary(connection, _OF_MESSAGES, s=space.id, ids=list(ids))
+    return {id_: vector.to_list() for id_, vector in rows}
 
 
 def distance(space: EmbeddingSpace, embedding: str = "embedding", query: str = ":query") -> str:
@@ -76,40 +72,15 @@ def in_space(space: EmbeddingSpace, row: str = "") -> str:
     return f"{row}space_id = {int(space.id or 0)}"
 
 
-def literal(vector: Vector) -> str:
-    """Return a vector in pgvector's notation; the last ones are cached, as several statements use each.
+def halved(vector: Vector) -> HalfVector:
+    """Return a vector as a statement's parameter; what numpy has made goes there without a list of Python's numbers.
 
-    >>> literal([0.5, -1.0])
-    '[0.5,-1.0]'
+    >>> halved([0.5, -1.0]) == halved(array("f", [0.5, -1.0]))
+    True
     """
-    return _literal(tuple(vector))
-
-
-@lru_cache(maxsize=32)
-def _literal(vector: tuple[float, ...]) -> str:
-    return "[" + ",".join(map(repr, vector)) + "]"
-
-
-class _ArrayDumper(Dumper):
-    """An `array` of floats as `real[]`, in Postgres' binary notation.
-
-    Vectors as text, each a list of numbers of up to twenty digits, took as long to write and read as all the rest
-    that saving one takes.
-    """
-
-    format = Format.BINARY
-    oid = adapters.types["float4"].array_oid
-
-    def dump(self, obj: "array[float]") -> bytes:
-        """Return one dimension without nulls from 1 on; each float after its length, big-endian."""
-        items = array("I", [4]) * (2 * len(obj))
-        items[1::2] = array("I", obj.tobytes())
-        if sys.byteorder == "little":
-            items.byteswap()
-        return pack(">iiIii", 1, 0, adapters.types["float4"].oid, len(obj), 1) + items.tobytes()
-
-
-adapters.register_dumper(array, _ArrayDumper)
+    if isinstance(vector, array) and (numpy := sys.modules.get("numpy")):
+        return HalfVector(numpy.frombuffer(vector, "f4"))
+    return HalfVector(list(vector))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,13 +111,10 @@ class VectorOwner:
 
     def insert(self) -> TextClause:
         """Return SQL that writes the vectors of owners that still exist, one for each chunk."""
-        return self._insert(
-            """
+        return self._insert("""
             unnest(CAST(:ids AS {type}[]), CAST(:hashes AS bytea[]), CAST(:chunks AS smallint[]),
-                CAST(:starts AS integer[])) AS given (id, hash, chunk, start)
-            """,
-            "CAST((CAST(:values AS real[]))[given.start + 1 : given.start + :size] AS halfvec)",
-        )
+                CAST(:vectors AS halfvec[])) AS given (id, hash, chunk, embedding)
+        """)
 
     def copy(self) -> TextClause:
         """Return SQL that copies the vectors of all chunks from another owner with the same text."""
@@ -160,11 +128,10 @@ class VectorOwner:
             ) AS found ON true
             LEFT JOIN {self.table} twin ON twin.tenant_id = :tenant AND twin.space_id = :space
                 AND twin.{self.owner} = found.id AND twin.content_hash = given.hash) AS given
-            """,
-            "given.embedding",
+            """
         )
 
-    def _insert(self, rows: str, embedding: str) -> TextClause:
+    def _insert(self, rows: str) -> TextClause:
         copied = "".join(f", {name}" for name in self.copied)
         copies = "".join(f", o.{name}" for name in self.copied)
         renewed = ", ".join(
@@ -173,7 +140,7 @@ class VectorOwner:
         return text(f"""
             INSERT INTO {self.table}
                 (tenant_id, {self.owner}, space_id, chunk_index{copied}, content_hash, embedding)
-            SELECT :tenant, o.id, :space, given.chunk{copies}, given.hash, {embedding}
+            SELECT :tenant, o.id, :space, given.chunk{copies}, given.hash, given.embedding
             FROM {rows.format(type=self.id_type)}
             -- one that is being deleted is waited for here: found gone by the foreign key, it would fail all others
             JOIN (SELECT * FROM {self.source} o WHERE o.tenant_id = :tenant
@@ -227,14 +194,10 @@ def put(
     owner, common = OWNERS[kind], {"tenant": tenant_id, "space": space_id}
     made = [(i, hash_, vectors) for i, hash_, vectors in rows if vectors is not None]
     if made:
-        chunks = [(i, hash_, n, vector) for i, hash_, vectors in made for n, vector in enumerate(vectors)]
-        values, starts, size = array("f"), list[int](), 0
-        for _, _, _, vector in chunks:
-            starts.append(len(values))
-            values.extend(vector)
-            size = len(vector)
-        parameters = {"values": values, "starts": starts, "size": size, **arrays("ids hashes chunks", chunks)}
-        run(connection, owner.insert(), **common, **parameters)
+        chunks = [(i, hash_, n, halved(v)) for i, hash_, vectors in made for n, v in enumerate(vectors)]
+        written: dict[str, Any] = arrays("ids hashes chunks vectors", chunks)
+        written["vectors"] = HalfVectors(written["vectors"])
+        run(connection, owner.insert(), **common, **written)
     if known := [(i, hash_) for i, hash_, vectors in rows if vectors is None]:
         run(connection, owner.copy(), **common, **arrays("ids hashes", known))
     counted = [(i, hash_, len(vectors) if vectors else None) for i, hash_, vectors in rows]
