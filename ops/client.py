@@ -29,6 +29,8 @@ class Api:
 
     url: str
     api_key: str
+    # what to do when it does not answer
+    advice: str = "Check whether it runs."
 
     def get(self, path: str, answer: type[T], **query: object) -> T:
         """Get a path, as this model. Raises as `post` does."""
@@ -63,7 +65,7 @@ class Api:
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             raise ApiUnavailable(
-                f"The Backscroll at {self.url} does not answer ({reason}). Check whether it runs."
+                f"The Backscroll at {self.url} does not answer ({reason}). {self.advice}"
             ) from None
 
     def _opener(self) -> urllib.request.OpenerDirector:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     from ops.client import Api
     from pipeline.store.chats.chats import Chat
     from pipeline.store.connections.database import Database
+
+# A start takes seconds, and longer where tables are migrated.
+START_SECONDS = 180.0
+POLL_SECONDS = 0.2
 
 _tenant = TypeAdapter(TenantId)
 
@@ -83,8 +88,8 @@ def open_stack(data_dir: Path | None = None, tenant: str | None = None) -> Setti
         return settings
     if running is None:
         raise DatabaseUnavailable(
-            f"Nothing runs with the data folder {settings.data_dir}: start it with `backscroll up`, or set "
-            "BACKSCROLL_DATABASE_URL (and BACKSCROLL_REDIS_URL) to servers of your own."
+            f"{stack.absence(settings.data_dir)[1]}, or set BACKSCROLL_DATABASE_URL (and BACKSCROLL_REDIS_URL) to "
+            "servers of your own."
         )
     names = ["redis_url", "api_key"]
     if settings.database_url is None:
@@ -130,7 +135,9 @@ def running_api(settings: Settings, data_dir: Path | None, tenant: str | None) -
         return None
     if settings.database_url and settings.database_url.get_secret_value() != running.database_url:
         return None
-    return Api(url=running.api_url, api_key=running.api_key)
+    api_log = settings.data_dir / "logs/api.log"
+    advice = f"`backscroll up` (process {running.pid}) restarts it: try again in a moment. Its log: {api_log}"
+    return Api(url=running.api_url, api_key=running.api_key, advice=running.failing.get("api", advice))
 
 
 def require_api(data_dir: Path | None, tenant: str | None) -> Api:
@@ -138,16 +145,27 @@ def require_api(data_dir: Path | None, tenant: str | None) -> Api:
     settings = configured(data_dir, tenant)
     api = running_api(settings, data_dir, tenant)
     if api is None:
-        raise ApiUnavailable(
-            f"No running Backscroll serves the tenant {settings.tenant} with the data folder {settings.data_dir}: "
-            "start it with `backscroll up`, or set BACKSCROLL_URL and BACKSCROLL_API_KEY to one elsewhere."
-        )
+        reason = f"No running Backscroll serves the tenant {settings.tenant} with the data folder {settings.data_dir}"
+        if _running(settings) is None:
+            reason = stack.absence(settings.data_dir)[1]
+        raise ApiUnavailable(f"{reason}, or set BACKSCROLL_URL and BACKSCROLL_API_KEY to one elsewhere.")
     return api
 
 
 def _running(settings: Settings) -> stack.Running | None:
-    """Read the state of `backscroll up` in the data folder. Raises `SettingsError` for a folder of another user."""
+    """Read the state of `backscroll up` in the data folder, waiting for one that starts.
+
+    Raises `SettingsError` for a folder of another user.
+    """
+    waited = 0.0
     try:
+        while stack.absence(settings.data_dir)[0] == "starting" and waited < START_SECONDS:
+            if not waited:
+                rendering.warn(
+                    f"`backscroll up` is starting with the data folder {settings.data_dir}; waiting for it"
+                )
+            time.sleep(POLL_SECONDS)
+            waited += POLL_SECONDS
         return stack.running(settings.data_dir)
     except PermissionError as error:
         raise SettingsError(
@@ -157,11 +175,20 @@ def _running(settings: Settings) -> stack.Running | None:
 
 
 @contextmanager
-def opened(data_dir: Path | None, tenant: str | None) -> Iterator[Opened]:
-    """Open the settings and a checked database for a block. Raises as `open_stack` and `open_database` do."""
+def opened(data_dir: Path | None, tenant: str | None, *, judges: bool = False) -> Iterator[Opened]:
+    """Open a checked database for a block, and the settings, as the running processes have them.
+
+    A command that `judges` by them says how it knows. Raises as `open_stack` and `open_database` do.
+    """
+    from pipeline.operations.deployment import Deployment
+
     settings = open_stack(data_dir, tenant)
     with closing(open_database(settings)) as database:
-        yield Opened(settings, database)
+        with database.tenant("") as connection:
+            running = Deployment.of(connection)
+        for note in running.notes(settings) if judges else ():
+            rendering.warn(f"{note}.")
+        yield Opened(running.over(settings), database)
 
 
 def open_database(settings: Settings) -> Database:

@@ -9,17 +9,23 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, Field, SecretStr, field_validator
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from schemas.kinds import NEEDS, ROLLUP
 from schemas.memory.facts import RULES
-from schemas.server_urls import postgres_parameters, redis_url
+from schemas.server_urls import postgres_parameters, redis_url, without_secrets
 from schemas.sessions import EXTRACTIVE
 
 PREFIX = "BACKSCROLL_"
 MAX_BUDGET_TOKENS = 200_000
 MAX_HISTORY_TOKENS = 100_000
 _HEADER_VALUE = re.compile("[!-~]*")
+_OF_ONE_PROCESS = {
+    *("database_url", "maintenance_database_url", "owner_database_url", "backup_database_url", "redis_url"),
+    *("data_dir", "url", "tenant", "api_key", "host", "port", "api_processes", "flower_port", "metrics_host"),
+    *("metrics_port", "log_level", "worker_heartbeat_file"),
+}
 
 
 def _also(prefix: str, name: str, default: Any) -> Any:
@@ -27,6 +33,8 @@ def _also(prefix: str, name: str, default: Any) -> Any:
     return Field(default, validation_alias=AliasChoices(PREFIX + name, prefix + name))
 
 
+# Empty is unset: so a secret in a file that every process reads is hidden from those that are not to have it.
+Secret = Annotated[SecretStr | None, BeforeValidator(lambda value: value or None)]
 HttpUrl = Annotated[str, Field(pattern=r"^https?://[^/\s]+(/\S*)?$")]
 
 
@@ -48,15 +56,15 @@ class Settings(BaseSettings):
         use_attribute_docstrings=True,
     )
 
-    database_url: SecretStr | None = None
+    database_url: Secret = None
     """Postgres, as the role that sees one tenant at a time. Unset: the embedded one."""
-    maintenance_database_url: SecretStr | None = None
+    maintenance_database_url: Secret = None
     """The same, as the role that claims jobs of all tenants."""
-    owner_database_url: SecretStr | None = None
+    owner_database_url: Secret = None
     """The same, as the owner of the tables, for migrations and indexes."""
-    backup_database_url: SecretStr | None = None
+    backup_database_url: Secret = None
     """The same, as the role that reads all tenants, for `backscroll backup`."""
-    redis_url: SecretStr | None = None
+    redis_url: Secret = None
     """Redis, Celery's broker. Unset: the embedded one. `rediss://` verifies certificates;
     `?ssl_ca_certs=/path/ca.pem` names your own CA, `ssl_cert_reqs=none` verifies nothing."""
     data_dir: Path = Field(default_factory=_default_data_dir)
@@ -67,22 +75,23 @@ class Settings(BaseSettings):
 
     tenant: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.:-]+$")] = "default"
     """Tenant of `BACKSCROLL_API_KEY`, of queued payloads that name none, and of commands without `--tenant`."""
-    api_key: SecretStr | None = None
+    api_key: Secret = None
     """Key with all scopes for `BACKSCROLL_TENANT`; `backscroll keys create` makes others for bots. `backscroll up`
     generates one."""
     host: str = "127.0.0.1"
     """Address of the HTTP API."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8420
-    """Port of the HTTP API; 0 picks a free one."""
+    """Port of the HTTP API; 0 picks a free one. `backscroll up` takes the next free one if it is unset."""
     api_processes: Annotated[int, Field(ge=1, le=16)] | None = None
     """Processes of the HTTP API, each with its own embedding model and up to 27 connections to Postgres. Unset: 2, or 1
     on one core."""
     flower_port: Annotated[int, Field(ge=0, le=65535)] = 8421
-    """Port of Flower in `backscroll up`; 0 picks a free one."""
+    """Port of Flower in `backscroll up`; 0 picks a free one. Unset: the next free one after the HTTP API's."""
     metrics_host: str = "127.0.0.1"
     """Address of `/metrics`, which needs no key."""
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = 8422
-    """Port of `/metrics`; 0 picks a free one in `backscroll up`."""
+    """Port of `/metrics`; in `backscroll up` 0 picks a free one, and if it is unset the next free one after the HTTP
+    API's and Flower's."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Log level of workers and HTTP API."""
 
@@ -132,7 +141,7 @@ class Settings(BaseSettings):
     """Tokens of prompts and answers that a tenant may use a day (UTC)."""
     llm_budget_spent: Literal["wait", "extract"] = "wait"
     """When the budget is spent, sessions `wait` for the next day, or `extract` summarizes them without a model."""
-    llm_prices: Path | None = None
+    llm_prices: Annotated[Path, AfterValidator(Path.absolute)] | None = None
     """TOML file of further prices, which take precedence: `["model"]`, `input = 0.4`, `output = 1.6` in US dollars
     per million tokens."""
     llm_calls_days: Annotated[int, Field(ge=1)] = 90
@@ -176,7 +185,7 @@ class Settings(BaseSettings):
     openai_base_url: HttpUrl | None = _also("", "OPENAI_BASE_URL", None)
     """Server with OpenAI's protocol; nothing is sent there until a setting names a model. Unset:
     `https://api.openai.com/v1`."""
-    openai_api_key: SecretStr | None = _also("", "OPENAI_API_KEY", None)
+    openai_api_key: Secret = _also("", "OPENAI_API_KEY", None)
     """Key for that server."""
     reranker_model: str | None = None
     """Cross-encoder, a name on the Hugging Face hub or a folder, that rescores the 20 best messages (extra
@@ -244,6 +253,15 @@ class Settings(BaseSettings):
     payload_tenants: str | None = None
     """Comma-separated tenants that payload tasks may write to; others become dead letters. Unset: any tenant."""
 
+    def stated(self) -> dict[str, Any]:
+        """Return what is not as by default, for others to read: no secrets, and nothing of this process alone."""
+        defaults = Settings.model_construct().model_dump(mode="json", exclude=_OF_ONE_PROCESS)
+        return {
+            name: without_secrets(value) if name.endswith("_url") else value
+            for name, value in self.model_dump(mode="json", exclude=_OF_ONE_PROCESS).items()
+            if value != defaults[name]
+        }
+
     def learning_model(self) -> str:
         """Return the name of what learns facts."""
         if self.memory_model is not None:
@@ -252,8 +270,11 @@ class Settings(BaseSettings):
 
     def rolls_up(self) -> bool:
         """Tell whether weeks are summarized."""
-        by_model = self.session_summary_model != EXTRACTIVE
-        return self.session_memory_enabled and self.rollups_enabled and by_model
+        return self.switched_off(ROLLUP.name) is None and self.session_summary_model != EXTRACTIVE
+
+    def switched_off(self, kind: str) -> str | None:
+        """Return the variable that keeps a kind of `NEEDS` from being done, as it is off; None: none does."""
+        return next((PREFIX + name.upper() for name in NEEDS.get(kind, ()) if not getattr(self, name)), None)
 
     def summary_canaries(self) -> frozenset[str]:
         """Return the chats that alone a language model summarizes; none: all."""
@@ -290,8 +311,8 @@ class Settings(BaseSettings):
             raise ValueError("must be printable ASCII characters without spaces and line ends")
         return key
 
-    @field_validator("openai_base_url", "openai_api_key", mode="before")
+    @field_validator("openai_base_url", mode="before")
     @classmethod
     def _unset_if_empty(cls, value: Any) -> Any:
-        # what other tools leave empty, and what hides them from a process that is not to have them
+        # as other tools leave it
         return value or None

@@ -94,15 +94,19 @@ def facts(settings: Settings, queues: QueueStatus) -> Broker:
         return Broker(problem=queues.problem)
     configured: dict[str, str] = {}
     memory: dict[str, int] = {}
+    server: dict[str, str] = {}
     try:
         with client_of(settings) as client, suppress(ResponseError):
             # hosted servers often refuse INFO or CONFIG; one setting at a time, as Redis before 7 takes no more
+            server = client.info("server")
             memory = client.info("memory")
             configured = client.config_get("appendonly") | client.config_get("maxmemory-policy")
     except RedisError as error:
         return Broker(problem=f"Redis does not answer: {error}")
     serving = queues.workers or {}
+    name = "valkey" if "valkey_version" in server else "redis"
     return Broker(
+        release=f"{name.capitalize()} {server[f'{name}_version']}" if server else None,
         appendonly=configured.get("appendonly"),
         policy=configured.get("maxmemory-policy"),
         used_bytes=int(memory.get("used_memory", 0)),

@@ -1,10 +1,12 @@
 """Choose the ports and the embedder that settings and command line leave open."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from errno import EADDRINUSE
 from typing import Literal
 
-from ops.local.embedded.ports import LOOPBACK, PortTaken, free_port, is_free
+from ops.local.embedded.ports import LOOPBACK, PortTaken, reserved
 from pipeline.clients import deterministic, factory
 from pipeline.clients.onnx import onnx_bundled
 from pipeline.clients.openai import openai_embeddings
@@ -16,8 +18,7 @@ from schemas.settings import Settings
 class Choices:
     """Options of `backscroll up` beside the settings."""
 
-    # None: without Flower
-    flower_port: int | None
+    flower: bool = True
     # the flag of `MODELS` that was given
     asked: str | None = None
 
@@ -29,28 +30,51 @@ MODELS: Mapping[str, tuple[Literal["deterministic", "onnx"], str]] = {
 """The provider and the model that each of these flags of `backscroll up` selects."""
 
 
-def choose_ports(settings: Settings, chosen: Choices) -> tuple[Settings, Choices]:
-    """Replace each port 0 by a free port. Raises `PortTaken`."""
-    taken = set[int]()
+LISTENERS = (
+    # the settings of port and address, what listens there, and what to do beside stopping whoever has the port
+    ("port", "host", "the HTTP API", "name another with --port"),
+    ("flower_port", None, "Flower", "name another with --flower-port, or start with --no-flower"),
+    ("metrics_port", "metrics_host", "/metrics", "name another with --metrics-port"),
+)
+DEFAULT_PORT: int = Settings.model_fields["port"].default
+NEIGHBOURS = 100
+"""Ports that are tried for one that was not named, before any free one is taken."""
 
-    def choose(port: int, host: str, what: str, instead: str) -> int:
-        port = port or free_port(host)
-        if port in taken or not is_free(port, host):
-            raise PortTaken(
-                f"Port {port} on {host} for {what} is taken. Stop what listens there, or {instead}."
-            )
-        taken.add(port)
-        return port
 
-    port = choose(settings.port, settings.host, "the HTTP API", "name another with --port")
-    flower = chosen.flower_port
-    if flower is not None:
-        advice = "name another with --flower-port, or start with --no-flower"
-        flower = choose(flower, LOOPBACK, "Flower", advice)
-    advice = "name another with --metrics-port"
-    metrics = choose(settings.metrics_port, settings.metrics_host, "/metrics", advice)
-    ports = {"port": port, "metrics_port": metrics}
-    return settings.model_copy(update=ports), replace(chosen, flower_port=flower)
+def choose_ports(
+    settings: Settings, chosen: Choices, cleanup: ExitStack, say: Callable[[str], None]
+) -> Settings:
+    """Complete the settings by ports that are reserved until the cleanup, and say which differ from the defaults.
+
+    A port that was named is used or refused; 0 stands for any free one. Another lies as far above the HTTP API's as
+    its default does, or is the next free one. Raises `PortTaken`.
+    """
+    ports: dict[str, int] = {}
+    moved = []
+    named = settings.model_fields_set
+    # those that were named first: no other is to take them
+    for name, address, what, advice in sorted(LISTENERS, key=lambda listener: listener[0] not in named):
+        if name == "flower_port" and not chosen.flower:
+            continue
+        default, host = getattr(settings, name), getattr(settings, address) if address else LOOPBACK
+        first = default + (0 if name in named else ports.get("port", DEFAULT_PORT) - DEFAULT_PORT)
+        candidates = [first] if name in named else [*range(first, min(first + NEIGHBOURS, 1 << 16)), 0]
+        for port in candidates:
+            try:
+                ports[name] = cleanup.enter_context(reserved(port, host))
+                break
+            except OSError as error:
+                why = f"cannot be used ({error.strerror}): correct that"
+                if error.errno == EADDRINUSE:
+                    if port != candidates[-1]:
+                        continue
+                    why = "is taken: stop what listens there (`ss -ltnp` names it)"
+                raise PortTaken(f"Port {port} on {host} for {what} {why}, or {advice}.") from error
+        if name not in named and ports[name] != default:
+            moved.append(f"{what} {ports[name]}" + (f" ({first} is taken)" if ports[name] != first else ""))
+    if moved:
+        say(f"Ports that were not named: {', '.join(moved)}")
+    return settings.model_copy(update=ports)
 
 
 def choose_embedder(settings: Settings, chosen: Choices, active: str | None) -> Settings:

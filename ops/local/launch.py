@@ -8,14 +8,17 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pydantic import SecretStr
 
 from ops import connection
 from ops.local import migrate, processes, stack
 from ops.local.choices import Choices, choose_embedder, choose_ports
-from ops.local.embedded.folder import explained, is_taken, make_folder, write_private
+from ops.local.embedded.folder import DataFolderError, explained, make_folder, write_private
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
 from ops.local.embedded.roles import LoginRole
@@ -23,8 +26,9 @@ from ops.local.embedded.server import EmbeddedServer
 from ops.local.stack import Running
 from ops.local.supervisor import Supervisor
 from pipeline.clients.destinations import sent_elsewhere
+from pipeline.operations.doctor import collect
 from schemas.errors import BackscrollError, Permanent, QueueUnavailable, SettingsError, WritesRefused
-from schemas.settings import Settings
+from schemas.settings import PREFIX, Settings
 from workers.connection import probe
 from workers.queues import QUEUES
 
@@ -32,7 +36,8 @@ from workers.queues import QUEUES
 TASK_SECONDS = 3.0
 STOP_SECONDS = 30.0
 READY_SECONDS = 90.0
-SERVER_CHECK_SECONDS = 2.0
+# no proxy for servers on this machine, whatever the environment says
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 MODEL_SERVERS = ("openai_base_url", "ollama_url")
 SECRETS = ("api_key", "database_url", "maintenance_database_url", "owner_database_url", "redis_url")
 
@@ -46,34 +51,23 @@ class StartFailed(Permanent):
 class Launched:
     """The running processes; `settings` are complete, with all URLs, the key, the port and the embedder."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        running: Running,
-        supervisor: Supervisor,
-        servers: list[EmbeddedServer],
-        say: Say,
-    ) -> None:
+    def __init__(self, settings: Settings, running: Running, supervisor: Supervisor, say: Say) -> None:
         self.settings = settings
         self.running = running
         self._supervisor = supervisor
-        self._servers = servers
         self._say = say
-        self._checked = time.monotonic()
 
     def wait(self, seconds: float) -> None:
-        """Wait, and meanwhile restart whatever has ended by itself."""
+        """Wait, and meanwhile restart whatever has ended or hangs, and publish what does so again and again."""
         self._supervisor.wait(seconds)
-        if time.monotonic() - self._checked > SERVER_CHECK_SECONDS:
-            self._checked = time.monotonic()
-            for server in self._servers:
-                self._supervisor.rotate(server.log_path)
-                if not server.is_running():
-                    self._say(f"{server.name} has ended; restarting it. Its log: {server.log_path}")
-                    try:
-                        server.start()
-                    except BackscrollError as error:
-                        self._say(str(error))
+        failing = self._supervisor.failing()
+        if failing != self.running.failing:
+            self.running = replace(self.running, failing=failing)
+            try:
+                stack.publish(self.settings.data_dir, self.running)
+            except DataFolderError as error:
+                # a full disk may be why something fails: the rest goes on
+                self._say(str(error))
 
 
 @contextlib.contextmanager
@@ -84,21 +78,20 @@ def everything(settings: Settings, choices: Choices, say: Say) -> Iterator[Launc
     `BackscrollError` that says what is in the way.
     """
     # refused here and not in a worker's log
-    for sentence in sent_elsewhere(settings):
-        say(sentence)
-    with explained(settings.data_dir):
-        is_free = not is_taken(settings.data_dir / stack.LOCK)
-    if is_free:
-        # before the folder is made, in case a port is taken; the holder of the lock has the ports, too
-        settings, choices = choose_ports(settings, choices)
-    make_folder(settings.data_dir)
+    sent_elsewhere(settings)
+    stack.require_free(settings.data_dir)
     with contextlib.ExitStack() as cleanup:
-        cleanup.enter_context(stack.alone(settings.data_dir))
-        settings, choices = choose_ports(settings, choices)
+        # before the folder is made, in case a port is taken
+        settings = choose_ports(settings, choices, cleanup, say)
+        make_folder(settings.data_dir)
+        cleanup.enter_context(stack.alone(settings.data_dir, starts=True))
         key = settings.api_key or SecretStr(_kept_secret(settings.data_dir / "api-key"))
         settings = settings.model_copy(update={"api_key": key})
         settings, servers = _start_servers(settings, cleanup, say)
         settings = _prepare_tables(settings, choices, say)
+        with contextlib.closing(connection.open_database(settings)) as database:
+            for sentence in sent_elsewhere(settings, collect.written_spaces(database)):
+                say(sentence)
         _require_redis(settings)
 
         logs = settings.data_dir / "logs"
@@ -106,6 +99,8 @@ def everything(settings: Settings, choices: Choices, say: Say) -> Iterator[Launc
             logs.mkdir(mode=0o700, exist_ok=True)
         supervisor = Supervisor(processes.environment(settings), logs, say)
         cleanup.callback(supervisor.stop, STOP_SECONDS)
+        for server in servers:
+            supervisor.watch(server)
         running = _running(settings, choices)
         began = time.monotonic()
         _start_children(supervisor, settings, choices, running)
@@ -115,7 +110,7 @@ def everything(settings: Settings, choices: Choices, say: Say) -> Iterator[Launc
         _await(supervisor, f"{running.metrics_url}/healthz", "The process of /metrics", logs / "metrics.log")
         stack.publish(settings.data_dir, running)
         cleanup.callback(stack.withdraw, settings.data_dir)
-        yield Launched(settings, running, supervisor, servers, say)
+        yield Launched(settings, running, supervisor, say)
 
 
 def _start_servers(
@@ -169,9 +164,7 @@ def _prepare_tables(settings: Settings, choices: Choices, say: Say) -> Settings:
     began = time.monotonic()
     owner = settings.owner_database_url
     if owner is None:
-        settings = choose_embedder(settings, choices, active=None)
-        connection.open_database(settings).close()
-        return settings
+        return choose_embedder(settings, choices, active=None)
     before = migrate.state(owner.get_secret_value())
     active = next((name for name, status in before.spaces if status == "active"), None)
     settings = choose_embedder(settings, choices, active)
@@ -183,8 +176,9 @@ def _prepare_tables(settings: Settings, choices: Choices, say: Say) -> Settings:
 
 
 def _running(settings: Settings, choices: Choices) -> Running:
-    with_flower = choices.flower_port is not None
-    secrets_ = {name: url.get_secret_value() if (url := getattr(settings, name)) else "" for name in SECRETS}
+    secrets_: dict[str, Any] = {
+        name: url.get_secret_value() if (url := getattr(settings, name)) else "" for name in SECRETS
+    }
     return Running(
         pid=os.getpid(),
         api_url=_url(settings.host, settings.port),
@@ -192,8 +186,8 @@ def _running(settings: Settings, choices: Choices) -> Running:
         **secrets_,
         tenant=settings.tenant,
         model_servers={name: getattr(settings, name) for name in MODEL_SERVERS},
-        flower_url=f"http://127.0.0.1:{choices.flower_port}" if with_flower else None,
-        flower_password=_kept_secret(settings.data_dir / "flower-password") if with_flower else None,
+        flower_url=f"http://127.0.0.1:{settings.flower_port}" if choices.flower else None,
+        flower_password=_kept_secret(settings.data_dir / "flower-password") if choices.flower else None,
     )
 
 
@@ -203,18 +197,33 @@ def _url(host: str, port: int) -> str:
 
 
 def _start_children(supervisor: Supervisor, settings: Settings, choices: Choices, running: Running) -> None:
+    own = partial(processes.own_environment, settings)
     # embed first: its model loads while the others start
     for name in sorted(QUEUES, key=lambda name: name != "embed"):
         command = processes.worker_command([name], shutdown_seconds=TASK_SECONDS)
-        supervisor.start(f"worker-{name}", command, processes.model_environment(settings, name))
-    # the clock, Flower and the metrics ask no model, and get no key for one
-    supervisor.start("api", processes.api_command(settings), processes.model_environment(settings, "api"))
-    supervisor.start("beat", processes.beat_command(settings.data_dir))
-    supervisor.start("metrics", processes.metrics_command())
-    if choices.flower_port is not None:
+        heartbeat = settings.data_dir / f"logs/worker-{name}.heartbeat"
+        heartbeat.unlink(missing_ok=True)
+        environment = own(name) | {f"{PREFIX}WORKER_HEARTBEAT_FILE": str(heartbeat)}
+        supervisor.start(f"worker-{name}", command, environment).lives = partial(beats, heartbeat, settings)
+    supervisor.start("api", processes.api_command(settings), own("api"))
+    supervisor.start("beat", processes.beat_command(settings.data_dir), own("beat"))
+    supervisor.start("metrics", processes.metrics_command(), own("metrics"))
+    if choices.flower:
         # in the environment: arguments are visible to every user of the machine
         secret = {"FLOWER_BASIC_AUTH": f"backscroll:{running.flower_password}"}
-        supervisor.start("flower", processes.flower_command(choices.flower_port), secret)
+        supervisor.start("flower", processes.flower_command(settings.flower_port), own("flower") | secret)
+
+
+def beats(heartbeat: Path, settings: Settings) -> bool:
+    """Return whether a worker has touched its file since the last call, or cannot be expected to, as Redis is away."""
+    silent = not heartbeat.exists()
+    heartbeat.unlink(missing_ok=True)
+    try:
+        if silent:
+            probe(settings)
+    except BackscrollError:
+        return True
+    return not silent
 
 
 def _await(supervisor: Supervisor, url: str, what: str, log: Path) -> None:
@@ -222,9 +231,9 @@ def _await(supervisor: Supervisor, url: str, what: str, log: Path) -> None:
     deadline = time.monotonic() + READY_SECONDS
     while True:
         try:
-            with urllib.request.urlopen(url, timeout=5):  # noqa: S310 - our own http URL
+            with _OPENER.open(url, timeout=5):
                 return
-        except (urllib.error.URLError, OSError) as error:
+        except OSError as error:
             if supervisor.failed_twice(log.stem) or time.monotonic() > deadline:
                 tail = log.read_text(errors="replace")[-1500:].strip() if log.exists() else ""
                 raise StartFailed(

@@ -38,7 +38,7 @@ def kind_of(command: Sequence[str]) -> str | None:
     """
     # Postgres and Redis append what they are doing to their name
     program = _WORDS_END.split(Path(command[0]).name)[0]
-    if program in {"postgres", "redis-server"}:
+    if program in {"postgres", "redis-server", "valkey-server"}:
         return program.partition("-")[0]
     for module in ("workers.api", "workers.metrics"):
         if module in command:

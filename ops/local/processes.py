@@ -2,8 +2,9 @@
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import get_args
 
 from pydantic import SecretStr
 
@@ -40,11 +41,25 @@ PASSED = (
 # Model servers and their keys: only for processes that call a model.
 MODELS = ("openai_base_url", "openai_api_key")
 
+SECRETS = frozenset(
+    name for name, field in Settings.model_fields.items() if SecretStr in get_args(field.annotation)
+)
+_OF_JOBS = ("database_url", "maintenance_database_url", "redis_url")
+READ_SECRETS: Mapping[str, tuple[str, ...]] = {
+    "api": ("database_url", "redis_url", "api_key", "openai_api_key"),
+    "beat": ("redis_url",),
+    "flower": ("redis_url",),
+    "metrics": _OF_JOBS,
+    **dict.fromkeys(queues.QUEUES, _OF_JOBS),
+    **dict.fromkeys(("embed", "summarize"), (*_OF_JOBS, "openai_api_key")),
+}
+"""The secret settings that each process reads; a worker goes by its queue."""
+
 
 def environment(settings: Settings) -> dict[str, str]:
     """Return the environment variables that give a process these settings.
 
-    Without the roles of owner and backup, and without what `model_environment` adds.
+    Without the roles of owner and backup; `own_environment` goes over it.
     """
     hidden = {f"{PREFIX}OWNER_DATABASE_URL", f"{PREFIX}BACKUP_DATABASE_URL", *map(str.upper, MODELS)}
     inherited = {name: value for name, value in os.environ.items() if name not in hidden}
@@ -54,13 +69,16 @@ def environment(settings: Settings) -> dict[str, str]:
     return inherited | _variables(settings, PASSED) | withheld | {"REMAP_SIGTERM": "SIGQUIT"}
 
 
-def model_environment(settings: Settings, process: str) -> dict[str, str]:
-    """Make what a process, `api` or a worker's queue, finds besides if it asks models.
+def own_environment(settings: Settings, *processes: str) -> dict[str, str]:
+    """Make what processes of `READ_SECRETS` find instead: no secrets of others, and model servers if they ask them.
 
     The HTTP API asks for a question's vector, and for a hypothetical answer.
     """
+    read = {name for process in processes for name in READ_SECRETS[process]}
     asks = settings.embedding_provider == openai_embeddings.PROVIDER or settings.hyde_model is not None
-    return _variables(settings, MODELS) if process != "api" or asks else {}
+    models = "openai_api_key" in read and (asks or "api" not in processes)
+    withheld = {PREFIX + name.upper(): "" for name in SECRETS - read}
+    return withheld | (_variables(settings, MODELS) if models else {})
 
 
 def _variables(settings: Settings, names: Iterable[str]) -> dict[str, str]:

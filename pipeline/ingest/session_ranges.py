@@ -214,10 +214,10 @@ def sessionize_anew(connection: Connection, tenant_id: str, chat_id: str, policy
     rewrite = Rewrite()
     for key in keys:
         rows = messages.times(connection, chat_id, key, *FOREVER)
-        parts = sessionize.split((row[0] for row in rows), policy.gap_of(key), closes[chat_id, key])
-        # sessions from which retention has removed messages stay as they are
-        stored, parts = sessionize.remembered(store.of_key(connection, chat_id, key), parts)
-        if parts:
+        stored, times = sessionize.after_pruned(
+            store.of_key(connection, chat_id, key), [row[0] for row in rows]
+        )
+        if parts := sessionize.split(times, policy.gap_of(key), closes[chat_id, key]):
             _add_differences(rewrite, (chat_id, key), chat.language, sessionize.match(stored, parts), rows)
     rewrite.write(connection, tenant_id)
     # live summaries go first: this may run for every chat

@@ -153,6 +153,10 @@ def _window(
         jobs.finish(connection, [claim])
         return set(), False
     request = backfill.request
+    if off := current.switched_off(request.kind):
+        why = f"it waits, as {off} is off"
+        jobs.finish(connection, [claim], again_in=runner.SWITCHED_OFF_SECONDS, error=why)
+        return set(), False
     kind, parameters = KINDS[request.kind], _parameters(connection, request, current)
     cursor = backfill.cursor or {"source": kind.sources[0], "after": None}
     if "began" not in cursor and (done := _done(connection, backfill)):

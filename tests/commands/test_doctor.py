@@ -7,11 +7,14 @@ from typing import Any
 
 import psycopg
 import pytest
+import redis as redis_client
 from sqlalchemy import text
 
+from ops.local import stack
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
 from pipeline.enrich.summaries import prompts
+from pipeline.ingest import left_out
 from pipeline.ingest.accept import accept
 from pipeline.operations import retention
 from pipeline.operations.doctor import check_servers, collect
@@ -35,11 +38,11 @@ LOGINS = [Login(setting="BACKSCROLL_DATABASE_URL"), Login(setting="BACKSCROLL_MA
 
 
 def diagnose(run: Run, *options: str) -> dict[str, Any]:
-    """What `doctor --json` says, but for queues without a worker: here no worker runs."""
+    """What `doctor --json` says, but for queues without a worker, as none runs here, and this machine's Redis."""
     result = run("doctor", "--json", *options)
     assert result.code in {0, 5, 6}, result.err
     said: dict[str, Any] = json.loads(result.out)
-    said["findings"] = [each for each in said["findings"] if each["check"] != "worker"]
+    said["findings"] = [each for each in said["findings"] if each["check"] not in {"worker", "version"}]
     return said
 
 
@@ -154,6 +157,19 @@ def test_a_transaction_that_waits_for_its_client_is_found(
     assert found(run) == {}
 
 
+def test_words_that_could_not_be_kept_are_found_and_what_is_meant_to_be_left_out_is_not(
+    run: Run, database: Database
+) -> None:
+    left_out.report(database, TENANT, "slack", {"kind": 7, "no_text": 1, "kept_out": 2}, {})
+    assert found(run) == {}
+    left_out.report(database, TENANT, "slack", {"unreadable": 1200, "cut": 1}, {})
+    (finding,) = diagnose(run)["findings"]
+    assert (finding["check"], finding["severity"]) == ("left-out", "warning")
+    assert finding["what"].startswith("1,200 unreadable from slack, 1 cut from slack of tenant default")
+    # and the status has all of it
+    assert run("status", "--json").json["today"]["left_out:slack:kind"] == 7
+
+
 def test_an_invalid_index_is_found_and_built_anew_by_the_owner(
     run: Run,
     memory: None,
@@ -237,7 +253,7 @@ def test_a_language_model_that_cannot_be_asked_is_found_and_what_it_is_sent_is_s
         server.replies(refused("no such model", 404))
         assert found(run, "--model") == {"summaries": "error"}
         well = diagnose(run, "--model")
-        assert (well["findings"], well["sent"]) == ([], ["Nothing is sent to another machine"])
+        assert (well["findings"], well["sent"]) == ([], ["Nothing would be sent to another machine"])
         # as a summary is asked for
         assert server.requests[-1]["response_format"]["json_schema"]["schema"] == prompts.SCHEMA
     monkeypatch.setenv("BACKSCROLL_OPENAI_BASE_URL", "https://models.example.org/v1")
@@ -392,12 +408,47 @@ def test_vectors_without_a_row_are_deleted_and_arrivals_that_nobody_owes_are_pla
         ({"skew_seconds": 90}, "error"),
         ({"broker": Broker(appendonly="no", policy="noeviction")}, "warning"),
         ({"broker": Broker(appendonly="yes", policy="allkeys-lru")}, "error"),
+        # of a series with fixes, of one that gets none any more, and of a later one than is known here
+        ({"broker": Broker(release="Redis 8.6.6")}, "warning"),
+        ({"broker": Broker(release="Redis 8.6.7")}, None),
+        ({"broker": Broker(release="Redis 7.0.15")}, "warning"),
+        ({"broker": Broker(release="Valkey 12.0.0")}, None),
     ],
 )
 def test_clocks_that_differ_and_a_redis_that_may_lose_tasks_are_found(
     facts: dict[str, Any], severity: str | None
 ) -> None:
     assert worst(diagnosis.diagnose(Facts(logins=LOGINS, **facts))) == severity
+
+
+def test_it_says_what_runs_and_what_ends_again_and_again(
+    run: Run, memory: None, settings: Settings, redis: EmbeddedRedis
+) -> None:
+    with redis_client.Redis.from_url(redis.url, decode_responses=True) as client:
+        info = client.info("server")
+    running = stack.Running(
+        **dict.fromkeys(("api_key", "database_url", "maintenance_database_url", "owner_database_url"), ""),
+        pid=1,
+        api_url="http://127.0.0.1:8423",
+        redis_url="",
+        tenant=settings.tenant,
+        metrics_url="http://127.0.0.1:8425",
+        failing={"metrics": "metrics ended with code 1, again and again. Its log: metrics.log"},
+    )
+    settings.data_dir.mkdir(exist_ok=True)
+    with stack.alone(settings.data_dir):
+        stack.publish(settings.data_dir, running)
+        told, shown = diagnose(run), run("status").out
+    assert told["versions"][0].startswith("Postgres 1")
+    assert told["versions"][1].split() in (
+        ["Redis", info["redis_version"]],
+        ["Valkey", info.get("valkey_version")],
+    )
+    assert [(each["check"], each["severity"]) for each in told["findings"]] == [("process", "error")]
+    assert told["findings"][0]["what"] == running.failing["metrics"]
+    # as status does, and where it listens in earnest
+    assert running.failing["metrics"] in shown
+    assert "HTTP API at http://127.0.0.1:8423, /metrics at http://127.0.0.1:8425" in shown
 
 
 def test_languages_that_the_embedding_model_does_not_know_are_said() -> None:

@@ -1,6 +1,7 @@
 """compose.yaml is valid, confined, without default passwords, and names nothing that is not there."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -10,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 import typer
 import yaml
 
 from ops import cli
+from ops.local import processes
 from ops.local.embedded.cluster import SETTINGS
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.roles import role_name
@@ -24,6 +27,20 @@ from tests.guide.pages import Page
 from workers.queues import QUEUES
 
 Services = dict[str, dict[str, Any]]
+
+# What containers read that run commands of an operator.
+BY_HAND = {
+    "migrate": ("database_url", "owner_database_url", "openai_api_key"),
+    "ops": processes.SECRETS - {"backup_database_url"},
+}
+# Passwords that are in no setting.
+OWN_PASSWORDS = {
+    "migrate": {
+        "POSTGRES_PASSWORD",
+        *(f"BACKSCROLL_{role}_PASSWORD" for role in ("OWNER", "APP", "MAINTENANCE", "BACKUP")),
+    },
+    "flower": {"FLOWER_PASSWORD"},
+}
 
 
 def example() -> dict[str, str]:
@@ -43,6 +60,7 @@ def test_compose_lint_finds_nothing_but_what_is_explained() -> None:
         capture_output=True,
         text=True,
         check=False,
+        timeout=600,
     )
     assert found.returncode == 0, found.stdout + found.stderr
 
@@ -72,7 +90,8 @@ def test_there_is_no_password_in_the_file_and_none_by_default(services: Services
     secret = re.compile("PASSWORD|API_KEY|BASIC_AUTH|(?<!^BACKSCROLL)_URL$")
     for name, service in services.items():
         for variable, value in service.get("environment", {}).items():
-            if not secret.search(variable) or value == "":
+            # without a value: from .env, if it is there
+            if not secret.search(variable) or value is None:
                 continue
             used = list(VARIABLE.finditer(value))
             assert used, f"{name}: {variable} is written out"
@@ -92,7 +111,7 @@ def test_what_must_be_set_is_what_the_example_lists(tmp_path: Path) -> None:
     shutil.copy(CHECKOUT / ".env.example", tmp_path)
     text = (tmp_path / ".env.example").read_text()
     commands = re.findall(r"^#   (.+)$", text, re.MULTILINE)
-    subprocess.run(["/bin/bash", "-euc", "\n".join(commands)], cwd=tmp_path, check=True)
+    subprocess.run(["/bin/bash", "-euc", "\n".join(commands)], cwd=tmp_path, check=True, timeout=600)
     filled = dict(
         line.split("=", 1) for line in (tmp_path / ".env").read_text().splitlines() if re.match(r"\w+=", line)
     )
@@ -111,15 +130,71 @@ def test_the_settings_exist(services: Services) -> None:
     assert set(image) <= known
 
 
-def test_no_process_gets_a_password_of_another(services: Services) -> None:
-    written = {name: f"secret-{name}" for name in example()}
-    # what all of them have in a URL, and what callers send
-    shared = {"REDIS_PASSWORD", "BACKSCROLL_APP_PASSWORD", "BACKSCROLL_API_KEY"}
-    for service, described in ours(services).items():
-        # as Compose puts it together: `environment` goes before its files
-        found = written | described["environment"]
-        for name in example().keys() - shared:
-            assert found[name] == "", f"{service} finds {name}"
+# Every line that .env may have: passwords, settings under all their names, and what another tool has put there.
+SECRETS = {PREFIX + name.upper() for name in processes.SECRETS} | {"OPENAI_API_KEY", "ANOTHER_TOOLS_TOKEN"}
+
+
+def seen(service: dict[str, Any], written: dict[str, str]) -> dict[str, str]:
+    """The environment of a container, as Compose makes it of the file and `.env`; it knows no other variables."""
+    assert "env_file" not in service
+    given = {
+        name: written.get(name) if value is None else value for name, value in service["environment"].items()
+    }
+    return {
+        name: VARIABLE.sub(lambda match: written.get(match["name"], match["rest"]), value)
+        for name, value in given.items()
+        if value is not None
+    }
+
+
+def test_each_process_finds_the_secrets_that_it_reads_and_no_others(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = {name: f"secret-{name.lower().replace('_', '-')}-" for name in example().keys() | SECRETS}
+    for name, service in ours(services).items():
+        found = seen(service, written)
+        process = next((word for word in service["command"] if word in processes.READ_SECRETS), name)
+        # as its program reads them
+        with monkeypatch.context() as patch:
+            for variable in [variable for variable in os.environ if variable.startswith((PREFIX, "OPENAI"))]:
+                patch.delenv(variable)
+            for variable, value in found.items():
+                patch.setenv(variable, value)
+            settings = Settings(_env_file=None)
+        read = {secret for secret in processes.SECRETS if getattr(settings, secret) is not None}
+        assert read == set(processes.READ_SECRETS.get(process, BY_HAND.get(process, ()))), name
+        # beside them it finds nothing but passwords of its own
+        told = " ".join(
+            value for variable, value in found.items() if variable.removeprefix(PREFIX).lower() not in read
+        )
+        assert {secret for secret in written if written[secret] in told} == OWN_PASSWORDS.get(name, set()), (
+            name
+        )
+
+
+def test_a_setting_in_the_file_of_passwords_reaches_the_containers(services: Services) -> None:
+    # all but those that say where a container listens and keeps things
+    own = {
+        "DATA_DIR",
+        "URL",
+        "HOST",
+        "PORT",
+        "FLOWER_PORT",
+        "METRICS_HOST",
+        "METRICS_PORT",
+        "WORKER_HEARTBEAT_FILE",
+    }
+    names = {
+        str(alias)
+        for name, field in Settings.model_fields.items()
+        if name not in processes.SECRETS and name.upper() not in own
+        for alias in (PREFIX + name.upper(), *getattr(field.validation_alias, "choices", ()))
+    }
+    for name, service in ours(services).items():
+        found = seen(service, dict.fromkeys(names, "x"))
+        assert {setting for setting in names if found.get(setting) == "x"} == (
+            names if name != "flower" else set()
+        )
 
 
 def test_each_process_logs_in_as_the_role_it_needs_and_no_other(services: Services) -> None:
@@ -128,14 +203,14 @@ def test_each_process_logs_in_as_the_role_it_needs_and_no_other(services: Servic
     expected = {
         "migrate": owner,
         "api": app,
-        "beat": app,
+        "beat": set(),
         "flower": set(),
         "ops": operator,
         "metrics": workers,
     }
     expected |= dict.fromkeys(QUEUES, workers)
     for name, service in ours(services).items():
-        values = " ".join(service["environment"].values())
+        values = " ".join(filter(None, service["environment"].values()))
         assert set(re.findall(r"postgresql://(\w+):", values)) == expected[name], name
 
 

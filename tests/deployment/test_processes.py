@@ -18,6 +18,7 @@ import redis as redis_client
 from ops.local.embedded.binaries import redis_server
 from ops.local.embedded.ports import free_port
 from ops.local.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.redis import EmbeddedRedis
 from schemas.settings import PREFIX, Settings
 from tests.api.test_process import environment as of_api
 
@@ -47,7 +48,7 @@ def healthy(service: dict[str, Any], environment: dict[str, str], old: str = "",
     kind, *test = service["healthcheck"]["test"]
     command = ["/bin/sh", "-c", *test] if kind == "CMD-SHELL" else test
     command = [plain(part).replace(old, new) if old else plain(part) for part in command]
-    done = subprocess.run(command, env=environment, capture_output=True, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=600)
     return done.returncode == 0
 
 
@@ -62,7 +63,7 @@ def running(
     finally:
         # how they end when asked is told elsewhere, and a worker takes half a minute for it
         process.kill()
-        process.wait()
+        process.wait(60)
 
 
 def wait_until(true: Callable[[], bool], process: subprocess.Popen[bytes], folder: Path) -> None:
@@ -89,7 +90,9 @@ def test_migrate_makes_roles_and_tables_and_says_no_password(
         **{f"{role.upper()}_PASSWORD": password or "" for role, password in passwords.items()},
     )
     command = [plain(part) for part in services["migrate"]["command"]]
-    done = subprocess.run(command, env=given, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env=given, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600
+    )
     assert done.returncode == 0, done.stderr
     for password in passwords.values():
         assert password
@@ -120,6 +123,18 @@ def test_the_health_check_of_the_door_waits_until_it_is_ready(
     assert not healthy(service, given, "8420", str(port))
     with running(service["command"], given, tmp_path) as door:
         wait_until(lambda: healthy(service, given, "8420", str(port)), door, tmp_path)
+
+
+def test_the_clock_needs_redis_and_no_database(
+    services: Services, redis: EmbeddedRedis, tmp_path: Path
+) -> None:
+    given = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "BACKSCROLL_REDIS_URL": redis.url,
+        "BACKSCROLL_DATA_DIR": str(tmp_path),
+    }
+    with running(services["beat"]["command"], given, tmp_path) as clock:
+        wait_until(lambda: "Starting..." in (tmp_path / "log").read_text(), clock, tmp_path)
 
 
 def test_redis_starts_with_its_password_and_its_file(services: Services, tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -12,11 +14,13 @@ import pytest
 from ops.local import supervisor
 from ops.local.choices import Choices, choose_embedder
 from ops.local.embedded import folder
+from ops.local.embedded.redis import EmbeddedRedis
+from ops.local.launch import beats
 from ops.local.supervisor import Supervisor
 from pipeline.clients import factory
 from schemas.errors import SettingsError
 from schemas.settings import Settings
-from tests.ops.running import until
+from tests.waiting import until
 
 # ignores TERM, and has a child of its own
 STUBBORN = (
@@ -41,6 +45,95 @@ def test_a_child_that_ends_is_started_again_later_and_later(
     assert str(tmp_path / "short.log") in said[0]
     assert (tmp_path / "short.log").read_text().count("hello") >= 2
     assert (tmp_path / "short.log").stat().st_mode & 0o077 == 0
+
+
+def test_a_child_that_ends_again_and_again_is_said_twice_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "FIRST_RESTART_SECONDS", 0.01)
+    monkeypatch.setattr(supervisor, "LAST_RESTART_SECONDS", 0.02)
+    # Given one that cannot listen on its port, and says more after that
+    program = (
+        """import sys; print('{"event": "port 8422 is taken", "level": "error"}');"""
+        """print('{"event": "bye", "level": "info"}'); sys.exit(3)"""
+    )
+    said: list[str] = []
+    family = Supervisor(os.environ, tmp_path, said.append)
+    family.start("short", [sys.executable, "-c", program])
+    child = family.children[0]
+    until(lambda: (family.wait(0.05), child.failures > 5)[1], "it failed often")
+    # Then people hear of the first end, and that it goes on; and it can be looked up
+    assert [line.partition(" (")[0] for line in said] == ["short ended with code 3: port 8422 is taken"] * 2
+    assert "not said again" in said[1]
+    assert family.failing()["short"].startswith(
+        "short ended with code 3: port 8422 is taken, again and again"
+    )
+    # until it runs for long
+    child.command = [sys.executable, "-c", "import time; time.sleep(99)"]
+    until(lambda: (family.wait(0.05), child.pid)[1] is not None, "it runs")
+    monkeypatch.setattr(supervisor, "STEADY_SECONDS", 0.0)
+    until(lambda: (family.wait(0.05), family.failing() == {})[1], "it runs for long")
+    assert said[2:] == ["short runs again"]
+    family.stop(1)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only /proc tells that a process was stopped")
+@pytest.mark.parametrize("whose", ["its own", "its child's"])
+def test_a_frozen_process_is_killed_and_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str
+) -> None:
+    monkeypatch.setattr(supervisor, "CHECK_SECONDS", 0.01)
+    said: list[str] = []
+    family = Supervisor(os.environ, tmp_path, said.append)
+    family.start("worker", [sys.executable, "-c", STUBBORN])
+    log = tmp_path / "worker.log"
+    until(lambda: log.read_text().endswith("\n"), "it runs")
+    first = family.children[0].pid
+    assert first
+    os.kill(first if whose == "its own" else int(log.read_text()), signal.SIGSTOP)
+    until(lambda: (family.wait(0.05), family.children[0].pid)[1] not in (None, first), "another one runs")
+    family.stop(0)
+    assert said[0].startswith("worker was stopped by a signal, and killed")
+
+
+def test_one_that_gives_no_sign_of_life_any_more_is_killed_and_a_busy_one_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(supervisor, "SILENT_CHECKS", 5)
+    signs = dict.fromkeys(("busy", "starting", "hung"), False)
+    said: list[str] = []
+    family = Supervisor(os.environ, tmp_path, said.append)
+    for name in signs:
+        family.start(name, [sys.executable, "-c", "while True: pass"]).lives = partial(signs.get, name)  # type: ignore[assignment]
+    signs |= {"busy": True, "hung": True}
+    family.tend()
+    signs["hung"] = False
+    until(lambda: (family.tend(), said)[1], "one was killed")
+    # whoever is slow to start has yet to give its first sign, and pauses are no silence
+    signs["busy"] = False
+    for _ in range(4):
+        family.tend()
+    signs["busy"] = True
+    family.wait(0.2)
+    family.stop(0)
+    assert [line.split()[:2] for line in said] == [["hung", "hung"]]
+
+
+def test_a_worker_is_not_judged_by_its_heartbeat_while_redis_is_away(
+    tmp_path: Path, redis: EmbeddedRedis
+) -> None:
+    heartbeat = tmp_path / "worker.heartbeat"
+    here, away = (
+        Settings(_env_file=None, redis_url=url)  # type: ignore[arg-type]
+        for url in (redis.url, "redis://127.0.0.1:1/0")
+    )
+    assert not beats(heartbeat, here)
+    heartbeat.touch()
+    assert beats(heartbeat, here)
+    # once for each touch
+    assert not beats(heartbeat, here)
+    assert beats(heartbeat, away)
 
 
 def test_the_log_of_a_child_that_never_ends_stays_within_its_size(
@@ -109,13 +202,13 @@ def test_no_child_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
     with parent.stdout:
         child = psutil.Process(int(parent.stdout.readline()))
     parent.kill()
-    parent.wait()
+    parent.wait(60)
     assert not psutil.wait_procs([child], timeout=5)[1]
 
 
 OPENAI = "openai/text-embedding-3-small/1536"
-NORMAL, LIGHT = Choices(flower_port=None), Choices(flower_port=None, asked="--light")
-ENGLISH = Choices(flower_port=None, asked="--english")
+NORMAL, LIGHT = Choices(), Choices(asked="--light")
+ENGLISH = Choices(asked="--english")
 
 
 def chosen(wanted: Choices, active: str | None, **given: str) -> tuple[str | None, str | None]:

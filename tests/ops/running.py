@@ -4,12 +4,13 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+
+from tests.waiting import until
 
 SECONDS = 600
 COMMAND = [sys.executable, "-m", "ops.cli"]
@@ -19,7 +20,7 @@ def clean_environment(**settings: str) -> dict[str, str]:
     """Our environment without the settings in it, and with these."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("BACKSCROLL_")}
     # rich neither colours nor cuts what goes into a pipe; tests run side by side
-    return kept | {"COLUMNS": "200", "NO_COLOR": "1", "BACKSCROLL_METRICS_PORT": "0"} | settings
+    return kept | {"COLUMNS": "200", "NO_COLOR": "1"} | settings
 
 
 def unwatched(environment: Mapping[str, str]) -> dict[str, str]:
@@ -59,8 +60,7 @@ class Up:
     def start(cls, data_dir: Path, cwd: Path, *options: str) -> "Up":
         """Start one on free ports, without a model, and wait until it is ready."""
         output = cwd / "up.log"
-        ports = ("--port", "0", "--flower-port", "0")
-        command = [*COMMAND, "up", "--light", *ports, "--data-dir", str(data_dir), *options]
+        command = [*COMMAND, "up", "--light", "--port", "0", "--data-dir", str(data_dir), *options]
         with output.open("wb") as out:
             process = subprocess.Popen(command, stdout=out, stderr=out, cwd=cwd, env=clean_environment())
         up = cls(process, output)
@@ -73,7 +73,11 @@ class Up:
 
     def wait_for(self, text: str) -> None:
         """Wait until it has printed this."""
-        until(lambda: text in self.said() or self.process.poll() is not None, f"{text!r} in {self.output}")
+        until(
+            lambda: text in self.said() or self.process.poll() is not None,
+            f"{text!r} in {self.output}",
+            SECONDS,
+        )
         assert text in self.said(), self.said()
 
     def find(self, pattern: str) -> str:
@@ -90,12 +94,3 @@ class Up:
         """The child that has this word in its command line."""
         children = psutil.Process(self.process.pid).children()
         return next(child for child in children if any(word in part for part in child.cmdline()))
-
-
-def until(condition: object, what: str, seconds: float = SECONDS) -> None:
-    """Wait until it is so; fails when it takes too long."""
-    assert callable(condition)
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.05)

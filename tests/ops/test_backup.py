@@ -31,6 +31,7 @@ from schemas.people.forgetting import Subject
 from tests.conftest import TENANT, message
 from tests.ops.conftest import Here
 from tests.ops.running import backscroll
+from tests.waiting import ended
 
 CHAT = "test:chat"
 
@@ -89,7 +90,7 @@ def sending(database: Database) -> Iterator[None]:
         yield
     finally:
         stop.set()
-        sender.join()
+        ended(sender)
 
 
 @dataclass
@@ -168,7 +169,7 @@ def test_a_backup_made_under_way_is_restored_and_replaces_what_is_there_only_whe
     lock = open_lock(fresh / LOCK)
     assert take(lock)
     running = here("restore", str(made.dump), "--replace", "--data-dir", "fresh")
-    assert (running.returncode, "stop it first" in running.stderr) == (1, True)
+    assert (running.returncode, "wait until it has ended" in running.stderr) == (1, True)
     os.close(lock)
     # When it is replaced, with the list of what was forgotten since
     again = ("--replace", "--forgotten", str(made.forgotten))

@@ -4,7 +4,10 @@ import io
 import json
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import psycopg
 import pytest
@@ -15,11 +18,11 @@ from ops.local import stack
 from ops.local.embedded.folder import open_lock, take
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.roles import LOGIN_ROLES
-from ops.local.stack import Running
+from ops.local.stack import Running, RunsAlready
 from pipeline.ingest.accept import accept
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
-from schemas.errors import DatabaseUnavailable
+from schemas.errors import ApiUnavailable, DatabaseUnavailable, Retryable
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
@@ -27,7 +30,7 @@ from tests.ops.conftest import Here
 
 RUNNING = Running(
     pid=1,
-    api_url="http://127.0.0.1:8420",
+    api_url="http://127.0.0.1:1",
     api_key="kept",
     database_url="postgresql://app@/running",
     maintenance_database_url="postgresql://maintenance@/running",
@@ -60,6 +63,61 @@ def test_what_was_killed_is_not_believed(tmp_path: Path) -> None:
     assert stack.running(tmp_path) is None
     with pytest.raises(DatabaseUnavailable, match="backscroll up"):
         connection.open_stack(tmp_path)
+
+
+def test_a_command_waits_for_one_that_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with stack.alone(tmp_path, starts=True):
+        # Given one that is ready after a moment
+        ready = SimpleNamespace(sleep=lambda _: stack.publish(tmp_path, RUNNING))
+        monkeypatch.setattr(connection, "time", ready)
+        assert connection.require_api(tmp_path, None).api_key == RUNNING.api_key
+    told = capsys.readouterr()
+    assert (told.out, told.err.count("is starting")) == ("", 1)
+
+
+TOLD = {
+    "starting": "is starting with the data folder .* wait until it is ready",
+    "ending": "is stopping, or a restore is working, with the data folder .* wait until it has ended",
+    "killed": "was killed or crashed: start it again with `backscroll up`",
+    "none": "Nothing runs with the data folder .* start it with `backscroll up`",
+}
+
+
+@pytest.mark.parametrize("phase", TOLD)
+def test_what_is_not_there_is_said_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: str
+) -> None:
+    monkeypatch.setattr(connection, "START_SECONDS", 0.0)
+    # Given one that starts, stops, was killed or never was
+    with ExitStack() as cleanup:
+        if phase in ("starting", "ending"):
+            cleanup.enter_context(stack.alone(tmp_path, starts=phase == "starting"))
+        if phase == "killed":
+            stack.publish(tmp_path, RUNNING)
+        for find in (connection.open_stack, lambda folder: connection.require_api(folder, None)):
+            with pytest.raises(Retryable, match=TOLD[phase]):
+                find(tmp_path)
+        # and whoever starts a second one hears the same
+        if phase in ("starting", "ending"):
+            with pytest.raises(RunsAlready, match=f"{TOLD[phase]}.*--data-dir"), stack.alone(tmp_path):
+                pass
+
+
+def test_a_second_one_is_refused_with_where_the_first_one_is(tmp_path: Path, lock: None) -> None:
+    with pytest.raises(RunsAlready, match=r"runs already .*process 1, HTTP API http.*--data-dir"):
+        stack.require_free(tmp_path)
+
+
+def test_an_api_that_does_not_answer_is_told_by_what_the_running_up_knows_of_it(
+    tmp_path: Path, lock: None
+) -> None:
+    with pytest.raises(ApiUnavailable, match=r"`backscroll up` \(process 1\) restarts it.*api\.log"):
+        connection.require_api(tmp_path, None).get("/v1/chats", ChatIn)
+    stack.publish(tmp_path, replace(RUNNING, failing={"api": "api ended with code 1, again and again."}))
+    with pytest.raises(ApiUnavailable, match="again and again"):
+        connection.require_api(tmp_path, None).get("/v1/chats", ChatIn)
 
 
 def test_settings_come_before_what_runs(tmp_path: Path, lock: None, monkeypatch: pytest.MonkeyPatch) -> None:

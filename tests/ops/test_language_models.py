@@ -54,10 +54,11 @@ def test_the_endpoint_is_for_those_who_ask_it(tmp_path: Path, monkeypatch: pytes
     assert settings.openai_api_key is not None
     assert settings.openai_api_key.get_secret_value() == "in-the-file"
     # Then a process has it if it is given
-    for_all, for_workers = processes.environment(settings), processes.model_environment(settings, "summarize")
-    assert processes.model_environment(settings, "api") == {}
+    for_all, for_workers = processes.environment(settings), processes.own_environment(settings, "summarize")
     asks = settings.model_copy(update={"embedding_provider": "openai"})
-    assert processes.model_environment(asks, "api") == for_workers
+    for given, process, has in ((asks, "api", True), (settings, "api", False), (asks, "ingest", False)):
+        own = for_all | processes.own_environment(given, process)
+        assert ("in-the-file" in own.values()) == has, process
     assert "in-the" not in "".join(for_all.values())
     with monkeypatch.context() as patch:
         patch.delenv("OPENAI_API_KEY")

@@ -27,8 +27,8 @@ from pipeline.store.jobs import outdated
 from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
 from tests.conftest import EPOCH, TENANT, copied, settings_of
-from tests.ops.running import until
 from tests.processes.nodes import Process, RedisProcess
+from tests.waiting import until
 from workers.app import REDIS_TRANSPORT, make_app
 from workers.queues import QUEUES
 
@@ -76,9 +76,10 @@ class Deployment:
 
         They import one more module, if one is named, and have this environment too.
         """
-        told = {**self.environment, **environment}
         for served in [[*names]] if together else [[name] for name in names]:
             name, command = served[0], self._command(served)
+            # no more secrets than it has in earnest
+            told = {**self.environment, **processes.own_environment(self.settings, *served), **environment}
             if include:
                 at = command.index("worker") + 1
                 command[at:at] = ["-I", include]
@@ -306,7 +307,8 @@ def deployment(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFact
 def clock(deployment: Deployment) -> Iterator[None]:
     """While this holds, the clock calls for a sweep every half second."""
     command = processes.beat_command(deployment.folder)
-    beat = Process("beat", command, deployment.folder, deployment.environment, "beat: Starting...")
+    told = {**deployment.environment, **processes.own_environment(deployment.settings, "beat")}
+    beat = Process("beat", command, deployment.folder, told, "beat: Starting...")
     try:
         beat.ready()
         yield
@@ -319,7 +321,7 @@ def clock(deployment: Deployment) -> Iterator[None]:
 def door(deployment: Deployment, **environment: str) -> Iterator[str]:
     """The HTTP API as a process of its own, with this environment too; its address."""
     settings = deployment.settings.model_copy(update={"port": free_port()})
-    told = processes.environment(settings) | environment
+    told = processes.environment(settings) | processes.own_environment(settings, "api") | environment
     process = Process("api", processes.api_command(settings), deployment.folder, told)
     url = f"http://127.0.0.1:{settings.port}"
 

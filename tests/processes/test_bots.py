@@ -13,9 +13,9 @@ from pipeline.jobs import dead_letters
 from pipeline.jobs.dead_letters import JobFilter
 from tests.api.conftest import served
 from tests.conftest import TENANT
-from tests.ops.running import until
 from tests.processes.conftest import SECONDS, Deployment, talk
 from tests.scripts import batch
+from tests.waiting import ended, until
 from workers.queues import QUEUES, enqueue_payload
 
 
@@ -196,7 +196,7 @@ def events(deployment: Deployment) -> Iterator[list[dict[str, Any]]]:
             yield seen
         finally:
             receiver.should_stop = True
-            listening.join()
+            ended(listening)
 
 
 def test_large_payloads_hold_up_no_other_bot(deployment: Deployment) -> None:

@@ -17,12 +17,14 @@ from kombu.utils import json
 from pydantic import TypeAdapter, ValidationError
 
 from pipeline.ingest import accept as pipeline_ingest
+from pipeline.ingest import left_out
 from pipeline.ingest.pruned import MessageLimits
 from pipeline.jobs.failures import reason_of
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import quarantine
 from pipeline.store.operations import counters
+from schemas.base import FROM_PLATFORM
 from schemas.errors import InvalidInput, JobsFailed, PayloadRefused, Retryable, SettingsError
 from schemas.messages import clean_text
 from schemas.payloads import QueuedIngest, TenantId, parse_payload
@@ -126,6 +128,8 @@ def ingest(self: Task, *args: Any, **payload: Any) -> dict[str, int] | str:
         duplicates=accepted.duplicates,
         kept_out=accepted.kept_out,
     )
+    reasons = {"kept_out": accepted.kept_out, "cut": accepted.cut}
+    _after_outages(partial(left_out.report, held.database, tenant_id, parsed.chat.chat_id, reasons, {}))
     if accepted.new:
         wake_up(self.app, "ingest")
     return {"accepted": accepted.new, "duplicates": accepted.duplicates, "kept_out": accepted.kept_out}
@@ -137,7 +141,7 @@ def _checked(request: Context, settings: Settings, payload: Any) -> QueuedIngest
         raise InvalidInput(refused)
     if request.expires and datetime.fromisoformat(request.expires) < datetime.now(UTC):
         raise InvalidInput(f"it expired at {request.expires}")
-    parsed = parse_payload(QueuedIngest, payload)
+    parsed = parse_payload(QueuedIngest, payload, FROM_PLATFORM)
     if not settings.takes_payloads_of(tenant := parsed.tenant or settings.tenant):
         raise InvalidInput(f"BACKSCROLL_PAYLOAD_TENANTS does not name the tenant {tenant}")
     return parsed

@@ -41,6 +41,8 @@ def _sweep(app: Celery, held: resources.Resources) -> None:
         if queue is None:
             log.warning("job_of_unknown_kind", kind=kind, rows=due)
             continue
+        if held.settings.switched_off(kind):
+            continue
         room = 2 * queue.concurrency - queues.waiting(app, kind)
         queues.wake_up(app, kind, max(0, min(room, math.ceil(due / queues.batch_of(kind, held.settings)))))
     if swept.sessions_closed or swept.given_up:

@@ -68,7 +68,7 @@ def start(
     body: dict[str, Any] = {"kind": kind, "chat_id": chat, "missing_only": not everything, "limit": limit}
     body |= {"since": read_time(since, "since"), "until": read_time(until, "until")}
     request = parse_payload(BackfillRequest, body | {"batch_size": batch_size, "rate_per_second": rate})
-    with call.opened() as opened:
+    with call.opened(judges=True) as opened:
         settings, database = opened
         if chat is not None:
             opened.find_chat(chat)

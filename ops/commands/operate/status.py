@@ -39,7 +39,7 @@ def status(
     from pipeline.operations import status as pipeline_status
     from workers import broker
 
-    with call.opened() as (settings, database):
+    with call.opened(judges=True) as (settings, database):
         sizes = _memory(settings) if memory else {}
         sized = [
             (kind, rendering.size(count)) for kind, count in (sizes | {"all": sum(sizes.values())}).items()
@@ -52,7 +52,7 @@ def status(
 
         def shown() -> RenderableType:
             try:
-                return Group(*_parts(*look()))
+                return Group(*_parts(*look(), stack.running(settings.data_dir)))
             except DatabaseUnavailable as error:
                 return Text(str(error), style="red")
 
@@ -63,9 +63,9 @@ def status(
             state, queues = look()
             call.answer(
                 asdict(state)
-                | {"backfills": state.backfills, "redis": queues}
+                | {"backfills": state.backfills, "redis": queues, "failing": stack.failing(settings.data_dir)}
                 | ({"memory_bytes": sizes} if memory else {}),
-                Group(*_parts(state, queues)),
+                Group(*_parts(state, queues, stack.running(settings.data_dir))),
                 *([rendering.rows(("process", "memory"), sized, right=("memory",))] if memory else []),
             )
             if not watching:
@@ -87,7 +87,7 @@ def _memory(settings: Settings) -> dict[str, int]:
     return sizes
 
 
-def _parts(state: Status, queues: QueueStatus) -> Iterator[RenderableType]:
+def _parts(state: Status, queues: QueueStatus, up: stack.Running | None) -> Iterator[RenderableType]:
     vectors = (
         f"pgvector {state.postgres.pgvector}" if state.postgres.pgvector else "no pgvector: only keywords"
     )
@@ -100,6 +100,10 @@ def _parts(state: Status, queues: QueueStatus) -> Iterator[RenderableType]:
         swept = queues.swept_seconds_ago
         when = "no sweep within a day" if swept is None else f"the last sweep was {rendering.age(swept)} ago"
         yield Text(f"Redis answers; {when}")
+    if up is not None:
+        places = {"HTTP API": up.api_url, "/metrics": up.metrics_url, "Flower": up.flower_url}
+        yield Text(", ".join(f"{name} at {url}" for name, url in places.items() if url))
+        yield from (Text(reason, style="red") for reason in up.failing.values())
     yield from _stored(state.counts)
     yield from _models(state)
     yield from _jobs(state)
@@ -164,6 +168,7 @@ def _jobs(state: Status) -> Iterator[RenderableType]:
         for row in state.jobs
     ]
     yield rendering.rows(("kind", *states), cells, title="\nJobs", right=states)
+    yield from (Text(f"{row.waiting}.", style="yellow") for row in state.jobs if row.waiting)
 
 
 def _counted(jobs: int) -> str:

@@ -41,7 +41,7 @@ def worker(
     and the whole deployment one **backscroll beat**. On TERM a worker has 30 seconds to finish its jobs and hands the
     rest back; give it more than that before you kill it.
     """
-    from ops.local.processes import model_environment, worker_command
+    from ops.local.processes import own_environment, worker_command
     from pipeline.clients.factory import make_learning_model, make_summary_model
     from workers.queues import QUEUES
 
@@ -52,11 +52,10 @@ def worker(
     if "summarize" in names:
         make_summary_model(settings)
         make_learning_model(settings)
-    more = model_environment(settings, names[0])
     command = worker_command(names, concurrency=concurrency)
     if name is not None:
         command[command.index("-n") + 1] = name
-    _run_instead(settings, command, more)
+    _run_instead(settings, command, own_environment(settings, *names))
 
 
 @command(beat_app, "BACKSCROLL_REDIS_URL=redis://… backscroll beat")
@@ -67,12 +66,14 @@ def beat(data_dir: DataDirOption = None) -> None:
     and lost wake-ups never made up for. Its schedule is in the data folder; without it everything is due at the start.
     """
     from ops.local.embedded.folder import explained
-    from ops.local.processes import beat_command
+    from ops.local.processes import beat_command, own_environment
 
-    settings = connection.open_stack(data_dir)
+    settings = connection.configured(data_dir)
+    if settings.redis_url is None:
+        settings = connection.open_stack(data_dir)
     with explained(settings.data_dir):
         settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _run_instead(settings, beat_command(settings.data_dir))
+    _run_instead(settings, beat_command(settings.data_dir), own_environment(settings, "beat"))
 
 
 @command(api_app, "BACKSCROLL_API_KEY=… BACKSCROLL_DATABASE_URL=… backscroll api --host 0.0.0.0")
@@ -91,14 +92,14 @@ def api(
     It needs the database as the role that sees one tenant at a time, and Redis to wake the workers. Put a proxy with
     TLS in front of it if it listens on more than the loopback address.
     """
-    from ops.local.processes import api_command, model_environment
+    from ops.local.processes import api_command, own_environment
 
     settings = connection.open_stack(data_dir)
     if settings.api_key is None:
         raise SettingsError("BACKSCROLL_API_KEY is not set: the HTTP API refuses requests without a key")
     options = {"host": host, "port": port, "api_processes": processes}
     chosen = settings.model_copy(update={name: value for name, value in options.items() if value})
-    _run_instead(chosen, api_command(chosen), model_environment(chosen, "api"))
+    _run_instead(chosen, api_command(chosen), own_environment(chosen, "api"))
 
 
 @command(metrics_app, "BACKSCROLL_MAINTENANCE_DATABASE_URL=… backscroll metrics --host 0.0.0.0")
@@ -114,7 +115,7 @@ def metrics(
     It needs the database as the role that claims jobs of all tenants, and Redis. No key is needed and no text is
     told; keep it on a network of your own.
     """
-    from ops.local.processes import metrics_command
+    from ops.local.processes import metrics_command, own_environment
 
     settings = connection.open_stack(data_dir)
     if settings.maintenance_database_url is None:
@@ -123,13 +124,13 @@ def metrics(
         )
     options = {"metrics_host": host, "metrics_port": port}
     chosen = settings.model_copy(update={name: value for name, value in options.items() if value})
-    _run_instead(chosen, metrics_command())
+    _run_instead(chosen, metrics_command(), own_environment(chosen, "metrics"))
 
 
-def _run_instead(settings: Settings, words: list[str], more: Mapping[str, str] | None = None) -> None:
-    """Replace this process by a command that finds these settings, and more, in its environment."""
+def _run_instead(settings: Settings, words: list[str], own: Mapping[str, str]) -> None:
+    """Replace this process by a command that finds these settings, and what is its own, in its environment."""
     from ops.local.processes import environment
 
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(words[0], words, environment(settings) | dict(more or {}))  # noqa: S606 - our own Python, no shell
+    os.execve(words[0], words, environment(settings) | dict(own))  # noqa: S606 - our own Python, no shell

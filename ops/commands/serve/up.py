@@ -78,7 +78,7 @@ def up(
             "--light is for no model, and --english for one: leave one of them out", field="light"
         )
     flag = "--light" if light else "--english" if english else None
-    choices = Choices(flower_port=settings.flower_port if flower else None, asked=flag)
+    choices = Choices(flower=flower, asked=flag)
 
     def say(sentence: str) -> None:
         console.print(f"  {sentence}", soft_wrap=True, markup=False)

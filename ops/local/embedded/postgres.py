@@ -21,7 +21,7 @@ from ops.local.embedded.account import Account, account_for, give_away
 from ops.local.embedded.binaries import ProgramMissing, postgres_installations, reachable_postgres
 from ops.local.embedded.cluster import HBA, SUPERUSER, initialize, settings
 from ops.local.embedded.folder import write_private
-from ops.local.embedded.ports import LOOPBACK, require_free
+from ops.local.embedded.ports import LOOPBACK
 from ops.local.embedded.roles import DATABASE, LOGIN_ROLES, LoginRole, provision, role_name
 from ops.local.embedded.server import EmbeddedServer, Launch, ServerFailed, ServerState
 from schemas.errors import DatabaseUnavailable
@@ -85,8 +85,6 @@ class EmbeddedPostgres(EmbeddedServer):
         if not cluster.exists():
             password = self._make_passwords()["superuser"]
             initialize(installation, cluster, version, account, password, durable=self._durable)
-        if self._port:
-            require_free(self._port, "the embedded Postgres")
         if account:
             give_away(cluster, account)
         _forget_last_run(cluster)

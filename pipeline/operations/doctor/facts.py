@@ -30,6 +30,8 @@ class Server:
     """Postgres and the tables in it."""
 
     version: int
+    # such as 18.1
+    release: str = ""
     pgvector: str | None
     # its schema, if the role does not search it
     hidden_vectors: str | None = None
@@ -76,7 +78,8 @@ class Broker:
 
     # why it cannot be used, as a sentence
     problem: str | None = None
-    # None: Redis does not say
+    # such as `Redis 7.4.11`; like what follows, None if it does not say
+    release: str | None = None
     appendonly: str | None = None
     policy: str | None = None
     used_bytes: int = 0
@@ -103,6 +106,8 @@ class TenantData:
     without_job: Mapping[str, int] = field(default_factory=dict)
     # vectors whose row is gone or was merged into another
     orphans: int = 0
+    # of yesterday and today, by platform and reason
+    left_out: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

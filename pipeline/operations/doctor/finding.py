@@ -13,6 +13,7 @@ DEFAULT_PAGE = f"{GUIDE}#the-doctor"
 PAGES = {
     "late": "/inspect/jobs",
     "dead": "/inspect/jobs",
+    "left-out": "/inspect/jobs",
     "missing": "/inspect/backfills",
     "sessions": "/inspect/chats",
     "counters": "/inspect/chats",

@@ -13,12 +13,13 @@ from schemas.backfills import Backfill, BackfillRequest
 from schemas.memory.facts import RULES
 from schemas.sessions import EXTRACTIVE
 
+_OF_JOB = """FROM jobs j WHERE j.tenant_id = backfills.tenant_id AND j.kind = 'backfill'
+    AND j.key = CAST(backfills.id AS text)"""
 # A backfill whose own job is dead has failed.
-_DEAD = """SELECT 1 FROM jobs j WHERE j.tenant_id = backfills.tenant_id AND j.kind = 'backfill'
-    AND j.key = CAST(backfills.id AS text) AND j.dead_at IS NOT NULL"""
+_DEAD = f"SELECT 1 {_OF_JOB} AND j.dead_at IS NOT NULL"
 _COLUMNS = f"""id, filter, "cursor", total, seen, raised, created_at, updated_at, finished_at, started_by,
     CASE WHEN state = 'running' AND EXISTS ({_DEAD}) THEN 'failed' ELSE state END AS state,
-    CASE WHEN state = 'running' THEN ({_DEAD.replace("SELECT 1", "SELECT j.last_error")}) ELSE error END AS error"""
+    CASE WHEN state = 'running' THEN (SELECT j.last_error {_OF_JOB}) ELSE error END AS error"""
 _INSERT = text(f"""
     INSERT INTO backfills (tenant_id, kind, filter, batch_size, rate_per_second, total, started_by)
     VALUES (:tenant, :kind, :filter, :batch_size, :rate, :total, :by) RETURNING {_COLUMNS}

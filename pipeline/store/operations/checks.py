@@ -15,6 +15,7 @@ from schemas.kinds import EMBED, INGEST, SUMMARIZE, Kind
 _LOGIN = text("SELECT rolname, rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user")
 _SERVER = text("""
     SELECT current_setting('server_version_num')::int / 10000 AS version,
+        split_part(current_setting('server_version'), ' ', 1) AS release,
         (SELECT extversion FROM pg_extension WHERE extname = 'vector') AS pgvector,
         to_regclass('alembic_version') IS NOT NULL AS migrated, clock_timestamp() AS at
 """)
@@ -71,7 +72,7 @@ def login(connection: Connection) -> tuple[str, bool]:
 
 
 def server(connection: Connection) -> Row[Any]:
-    """Return `version` (major), `pgvector`, `migrated` (whether the tables exist) and `at`, the time."""
+    """Return `version` (major), `release`, `pgvector`, `migrated` (whether the tables exist) and `at`, the time."""
     return run(connection, _SERVER).one()
 
 

@@ -40,6 +40,20 @@ def test_what_is_not_installed_is_named_with_what_to_do(
         redis_server()
 
 
+def test_the_newest_server_is_taken_and_none_that_would_not_find_its_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, version in (("redis-server", "98.2.1"), ("valkey-server", "99.0.0")):
+        (tmp_path / name).write_text(
+            f"#!/bin/sh\necho '{name.split('-')[0].title()} server v={version} sha=0:0'\n"
+        )
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert redis_server() == tmp_path / "valkey-server"
+    with pytest.raises(ProgramMissing, match="no redis-server 100 or newer"):
+        redis_server(100)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root runs servers as somebody else")
 def test_programs_that_the_user_cannot_reach_are_copied_to_where_it_can(
     tmp_path: Path, ordinary_folder: Path, monkeypatch: pytest.MonkeyPatch

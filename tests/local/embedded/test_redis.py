@@ -12,6 +12,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from ops.local.embedded import redis as embedded_redis
+from ops.local.embedded.binaries import redis_server
 from ops.local.embedded.folder import is_taken, open_lock, take
 from ops.local.embedded.redis import EmbeddedRedis
 
@@ -69,6 +71,19 @@ def test_it_keeps_what_it_took_and_refuses_when_it_is_full(tmp_path: Path) -> No
             [client.lpush("queue", "x" * 100_000) for _ in range(50)]
 
 
+def test_data_of_a_newer_server_are_not_given_to_one_that_would_not_see_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given what Redis 7 and Valkey write
+    (tmp_path / "redis" / "appendonlydir").mkdir(parents=True)
+    wanted: list[int] = []
+    monkeypatch.setattr(
+        embedded_redis, "redis_server", lambda oldest: wanted.append(oldest) or redis_server()
+    )
+    with EmbeddedRedis(tmp_path):
+        assert wanted == [7]
+
+
 def test_a_lock_has_one_holder_until_the_last_heir_is_gone(tmp_path: Path) -> None:
     path = tmp_path / "some.lock"
     assert not is_taken(path)
@@ -79,7 +94,7 @@ def test_a_lock_has_one_holder_until_the_last_heir_is_gone(tmp_path: Path) -> No
     os.close(mine)
     assert is_taken(path)
     heir.kill()
-    heir.wait()
+    heir.wait(60)
     assert not is_taken(path)
     assert take(others)
     os.close(others)

@@ -1,12 +1,12 @@
 """Backfills say who started them.
 
-Revision: 0109
+Revision: 0108
 """
 
 from alembic import op
 
-revision = "0109"
-down_revision = "0105"
+revision = "0108"
+down_revision = "0107"
 branch_labels = None
 depends_on = None
 
