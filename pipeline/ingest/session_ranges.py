@@ -49,12 +49,12 @@ class Rewrite:
 
     def join(self, together: Sequence[Session]) -> int:
         """Join sessions into the one with the lowest id, and return that id."""
-        survivor, *losers = sorted(session.id for session in together)
-        if all(session.status != "open" for session in together):
-            self.reopened[survivor] = together[0].chat_id
-        if losers:
-            self.joined[survivor] = losers
-        return survivor
+        first, *others = sorted(together, key=lambda session: session.id)
+        if first.status != "open":
+            self.reopened[first.id] = first.chat_id
+        if others:
+            self.joined[first.id] = [session.id for session in others]
+        return first.id
 
     def write(self, connection: Connection, tenant_id: str) -> None:
         """Write all changes, joins first, so that no two sessions begin at the same time."""

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from sqlalchemy import text
+from structlog.testing import capture_logs
 
 from pipeline.ingest import accept, place, sessionize
 from pipeline.store.connections.database import Database
@@ -81,9 +82,19 @@ def test_any_order_of_arrival_gives_the_same(database: Database, batches: list[l
     with database.tenant(TENANT) as connection:
         connection.execute(text("DELETE FROM chats"))
         connection.execute(text("DELETE FROM jobs"))
-    for batch in batches:
-        accept.accept(database, TENANT, CHAT, batch)
-        place_all(database)
+    with capture_logs() as lines:
+        for batch in batches:
+            accept.accept(database, TENANT, CHAT, batch)
+            place_all(database)
+    # what is told of a session is true, and told once: it opens, and closes after that
+    states: dict[int, str] = {}
+    changes = {"session_opened": "", "session_closed": "open", "session_reopened": "closed"}
+    for line in lines:
+        if (before := changes.get(line["event"])) is not None:
+            assert states.get(line["session_id"], "") == before, line
+            states[line["session_id"]] = "closed" if line["event"] == "session_closed" else "open"
+    existing = dict(rows(database, "SELECT id, status FROM conversation_sessions WHERE status <> 'merged'"))  # type: ignore[arg-type]
+    assert {session_id: states[session_id] for session_id in existing} == existing  # type: ignore[index]
     everything = [m for batch in batches for m in batch]
     assert stored(database) == expected(everything)
     assert rows(database, "SELECT 1 FROM arrivals") == []
@@ -97,3 +108,23 @@ def test_the_last_session_of_a_chat_stays_open_until_it_was_quiet_for_the_gap(da
     accept.accept(database, TENANT, CHAT, [message(minutes_ago - 45), message(minutes_ago - 10)])
     place_all(database)
     assert [row[-1] for row in stored(database)] == ["closed", "open"]
+
+
+def test_a_late_message_within_the_gap_opens_a_session_again_and_says_so(database: Database) -> None:
+    # Given a session that ended 20 minutes ago, and was closed by its agent's marker
+    ((now,),) = rows(database, "SELECT now()")
+    minutes_ago = (now - EPOCH) / timedelta(minutes=1)
+
+    def hand_over(minute: float, **fields: object) -> list[str]:
+        with capture_logs() as lines:
+            accept.accept(database, TENANT, CHAT, [message(minute, **fields)])
+            place_all(database)
+        return [line["event"] for line in lines if line["event"].startswith("session_")]
+
+    assert hand_over(minutes_ago - 45) == ["session_opened", "session_closed"]
+    # an earlier message changes nothing of that it has ended
+    assert hand_over(minutes_ago - 50) == []
+    # one that is still within the gap does
+    assert hand_over(minutes_ago - 20) == ["session_reopened"]
+    counted = rows(database, "SELECT sum(value) FROM daily_counters WHERE name = 'sessions_closed'")
+    assert counted == [(1,)]
