@@ -88,7 +88,8 @@ def doctor(
         if fix:
             done = list(_fix(database, settings, facts))
             facts, _ = examine(database, settings, call.tenant, model=model, chats=chats, sample=sample)
-    findings = [*failing(stack.failing(settings.data_dir)), *diagnose(facts)]
+    up = stack.visible(settings.data_dir)
+    findings = [*failing(up.failing if up else {}), *diagnose(facts)]
     postgres = f"Postgres {facts.server.release}" if facts.server else None
     redis = facts.broker.release if facts.broker else None
     _end(call, findings, done, settings, [version for version in (postgres, redis) if version])
