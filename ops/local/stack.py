@@ -47,12 +47,6 @@ class Running:
     failing: Mapping[str, str] = field(default_factory=dict)
 
 
-def failing(data_dir: Path) -> Mapping[str, str]:
-    """Say of each process of the running `backscroll up`, by its name, why it ends again and again."""
-    found = running(data_dir)
-    return found.failing if found else {}
-
-
 Phase = Literal["starting", "ending", "killed", "none"]
 
 
@@ -60,6 +54,14 @@ def running(data_dir: Path) -> Running | None:
     """Read the state of a running `backscroll up` here, if any. Raises `PermissionError` for another user's folder."""
     state = _read(data_dir)
     return Running(**state) if state and "phase" not in state and is_taken(data_dir / LOCK) else None
+
+
+def visible(data_dir: Path) -> Running | None:
+    """Read the same; None also where it is another user's."""
+    try:
+        return running(data_dir)
+    except PermissionError:
+        return None
 
 
 def absence(data_dir: Path) -> tuple[Phase, str]:

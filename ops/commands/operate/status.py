@@ -52,7 +52,7 @@ def status(
 
         def shown() -> RenderableType:
             try:
-                return Group(*_parts(*look(), stack.running(settings.data_dir)))
+                return Group(*_parts(*look(), stack.visible(settings.data_dir)))
             except DatabaseUnavailable as error:
                 return Text(str(error), style="red")
 
@@ -60,12 +60,12 @@ def status(
             rendering.watch(shown)
             return
         while True:
-            state, queues = look()
+            (state, queues), up = look(), stack.visible(settings.data_dir)
             call.answer(
                 asdict(state)
-                | {"backfills": state.backfills, "redis": queues, "failing": stack.failing(settings.data_dir)}
+                | {"backfills": state.backfills, "redis": queues, "failing": up.failing if up else {}}
                 | ({"memory_bytes": sizes} if memory else {}),
-                Group(*_parts(state, queues, stack.running(settings.data_dir))),
+                Group(*_parts(state, queues, up)),
                 *([rendering.rows(("process", "memory"), sized, right=("memory",))] if memory else []),
             )
             if not watching:
