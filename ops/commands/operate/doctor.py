@@ -101,11 +101,11 @@ def doctor(
             facts, _ = examine(database, settings, call.tenant, model=model, chats=chats, sample=sample)
     findings = [*failing(stack.failing(settings.data_dir)), *diagnose(facts)]
     versions = [f"Postgres {facts.server.release}"] if facts.server else []
-    versions += [f"Redis {facts.broker.release}"] if facts.broker and facts.broker.release else []
+    versions += [facts.broker.release] if facts.broker and facts.broker.release else []
     waiting = [jobs.waiting for jobs in facts.jobs if jobs.waiting]
     if model and settings.openai_api_key == KEPT:
         sent.append(
-            "What needs the deployment's BACKSCROLL_OPENAI_API_KEY was not tried: this shell has it not"
+            "What needs the deployment's BACKSCROLL_OPENAI_API_KEY was not tried: this shell does not have it"
         )
     said = {"versions": versions, "settings": running.notes(own), "sent": sent, "waiting": waiting}
     _end(call, findings, done, said)
