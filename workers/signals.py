@@ -9,7 +9,6 @@ from typing import Any
 import structlog
 from celery.concurrency import thread
 from celery.signals import (
-    beat_init,
     before_task_publish,
     heartbeat_sent,
     setup_logging,
@@ -69,12 +68,6 @@ def _bind_request_id(task: Any = None, task_id: str | None = None, **_: Any) -> 
 @task_postrun.connect
 def _unbind(**_: Any) -> None:
     structlog.contextvars.clear_contextvars()
-
-
-@beat_init.connect
-def _state_clock(**_: Any) -> None:
-    if (settings := load_settings()).database_url is not None:
-        statement.start("beat", settings, Database.from_settings(settings, pool_size=1))
 
 
 def _begin() -> None:

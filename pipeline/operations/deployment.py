@@ -1,6 +1,6 @@
 """What a deployment runs with, as its processes state it: commands speak of that, and not of their own shell."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -38,7 +38,7 @@ class Deployment:
     @cached_property
     def acting(self) -> list[Process]:
         """The processes that do something with data."""
-        return [process for process in self.processes if process.kind not in {"beat", "metrics"}]
+        return [process for process in self.processes if process.kind != "metrics"]
 
     @cached_property
     def stated(self) -> dict[str, Any]:
@@ -70,12 +70,17 @@ class Deployment:
         sentences = []
         everybody = [*self.acting, *shell]
         for name in sorted({name for process in everybody for name in process.settings}):
-            places = defaultdict(list)
-            for kind, host, pid, settings in everybody:
-                if name in settings or name not in (_WITHHELD if host else _LEFT_OPEN):
-                    places[_shown(name, settings)].append(f"{kind} ({host}, {pid})" if host else kind)
+            places = defaultdict[str, list[Process]](list)
+            for process in everybody:
+                if name in process.settings or name not in (_WITHHELD if process.host else _LEFT_OPEN):
+                    places[_shown(name, process.settings)].append(process)
+            # a kind stands for its processes, unless these differ
+            kinds = Counter(kind for held in places.values() for kind in {process.kind for process in held})
+            parts = [
+                f"{value} in {', '.join(sorted({p.kind if kinds[p.kind] == 1 else str(p) for p in held}))}"
+                for value, held in places.items()
+            ]
             if len(places) > 1:
-                parts = [f"{value} in {', '.join(where)}" for value, where in places.items()]
                 sentences.append(f"{PREFIX}{name.upper()} is {' and '.join(parts)}")
         return sentences
 

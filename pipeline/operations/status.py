@@ -13,6 +13,7 @@ from pipeline.store.connections.database import Database
 from pipeline.store.jobs import backfills, job_admin
 from pipeline.store.operations import counters, stats
 from schemas.backfills import Backfill
+from schemas.kinds import SUMMARIZE
 
 DEAD_LETTERS = 5
 COUNTED_UP_TO = 100_000
@@ -213,4 +214,5 @@ def progress(
     Vectors are checked for all messages, or for the `latest` of each chat.
     """
     with database.tenant(tenant_id) as connection:
-        return Progress(**stats.progress(connection, chat_ids, latest)._mapping)
+        on = Deployment.of(connection).switched_off(SUMMARIZE.name) is None
+        return Progress(**stats.progress(connection, chat_ids, latest, summarizes=on)._mapping)

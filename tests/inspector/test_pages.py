@@ -4,9 +4,12 @@ from html.parser import HTMLParser
 from urllib.parse import quote, urldefrag, urljoin
 
 import httpx
+from sqlalchemy import text
 
 from pipeline.ingest import accept, left_out
 from pipeline.store.connections.database import Database
+from pipeline.store.operations import processes
+from pipeline.store.operations.processes import Process
 from schemas.messages import ChatIn
 from tests.commands.conftest import CHAT
 from tests.conftest import TENANT, message
@@ -132,6 +135,26 @@ def test_what_was_left_out_is_shown_by_platform_and_reason(standing: Standing) -
         text = Page(client.get("/inspect/jobs").text).text
     assert "matrixunknown kind1,234\n" in text
     assert "matrixcut" not in text
+
+
+def test_what_waits_for_a_setting_and_what_is_sent_where_is_said_of_what_runs(standing: Standing) -> None:
+    api, database = standing
+    # Given a worker that was restarted with session memory off, beside this HTTP API
+    stated = {"session_memory_enabled": False, "session_summary_model": "m", "openai_api_key": "**********"}
+    worker = Process("worker summarize", "host", 1, stated)
+    with database.tenant(TENANT) as connection:
+        processes.state(connection, worker)
+        connection.execute(text("UPDATE jobs SET dead_at = NULL, due_at = now() WHERE kind = 'summarize'"))
+    with logged_in(api) as client:
+        jobs, cost = (
+            " ".join(Page(client.get(f"/inspect/{name}").text).text.split()) for name in ("jobs", "cost")
+        )
+    assert "jobs of summarize wait, as BACKSCROLL_SESSION_MEMORY_ENABLED is off; they go on" in jobs
+    assert "BACKSCROLL_SESSION_MEMORY_ENABLED is false in worker summarize and true in api" in cost
+    # the HTTP API has what it began with
+    assert "Sessions are sent to api.openai.com:443, where m summarizes them" in cost
+    with database.tenant(TENANT) as connection:
+        processes.state(connection, worker, ends=True)
 
 
 def test_a_dead_letter_is_replayed_and_dropped_once(standing: Standing) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import text
 
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
@@ -18,7 +19,9 @@ from pipeline.operations import status
 from pipeline.recall import build_context
 from pipeline.store.connections.database import Database
 from pipeline.store.models import llm_limits
+from pipeline.store.operations import processes
 from pipeline.store.operations.counters import DayFigure
+from pipeline.store.operations.processes import Process
 from schemas.errors import ProviderUnavailable
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
@@ -151,6 +154,33 @@ def test_more_chats_make_no_more_series_and_no_name_is_told(
     text = ask()
     for name in ("app:", *NAMES, f'"{TENANT}"', "boiler", "test:ann"):
         assert name not in text
+
+
+def test_what_waits_for_a_setting_that_is_off_is_shown_and_not_late(
+    ask: Callable[[], str], database: Database, settings: Settings, policy: Policy
+) -> None:
+    # Given a session whose summary has been due for hours
+    hand_over(database, CHATS[3])
+    place(database, SessionPolicy.of(settings), policy)
+    with database.tenant(TENANT) as connection:
+        late = "due_at = now() - interval '3 h', pending_since = now() - interval '3 h'"
+        connection.execute(text(f"UPDATE jobs SET {late} WHERE kind = 'summarize'"))
+    shown = fresh(ask, lambda shown: shown['job_late_seconds kind="summarize"'] > 3600)
+    assert (shown['jobs_waiting kind="summarize"'], shown["settings_differing"]) == (0, 0)
+    # When its worker runs with session memory off, and the HTTP API does not yet
+    off = {"session_memory_enabled": False, "llm_daily_tokens": 5}
+    for kind, stated in (("api", {}), ("worker summarize", off)):
+        with database.tenant("") as connection:
+            processes.state(connection, Process(kind, "host", 1, stated))
+    # Then it waits, and is not late; what differs is counted
+    shown = fresh(ask, lambda shown: shown['jobs_waiting kind="summarize"'] > 0)
+    assert shown['job_late_seconds kind="summarize"'] == shown['lag_seconds until="summarized"'] == 0
+    assert (shown['setting_on setting="session_memory_enabled"'], shown["settings_differing"]) == (0, 2)
+    assert (shown['processes kind="api"'], shown['processes kind="metrics"']) == (1, 1)
+    for kind, stated in (("api", {}), ("worker summarize", off)):
+        with database.tenant("") as connection:
+            processes.state(connection, Process(kind, "host", 1, stated), ends=True)
+    fresh(ask, lambda shown: shown["settings_differing"] == 0)
 
 
 def test_a_model_that_does_not_answer_is_seen(ask: Callable[[], str], database: Database) -> None:

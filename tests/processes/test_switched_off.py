@@ -1,7 +1,6 @@
 """A flag holds where work is done: what waits is left alone while it is off, says so, and goes on afterwards."""
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -138,10 +137,15 @@ def test_commands_speak_of_what_runs_and_not_of_their_own_shell(
     (models,) = (note for note in notes if "SESSION_SUMMARY_MODEL" in note)
     assert "small-2 in worker sweep" in models
     assert "small-1 in worker summarize" in models
-    # When nothing runs any more, what is said is of this shell alone
+    # When nothing runs any more, which a worker with children says too, what is said is of this shell alone
     for worker in deployment.workers.values():
         worker.end()
+    deployment.start_workers(names=("ingest",))
+    deployment.until(
+        lambda: [process.kind for process in states(deployment)] == ["worker ingest"], "its child runs"
+    )
+    deployment.workers["ingest"].end()
+    assert states(deployment) == []
     said = command(deployment, "doctor", "--chats", "0")
     assert said["sent"] == ["Nothing would be sent to another machine"]
     assert said["settings"][0].startswith("No running HTTP API or worker says what it runs with")
-    assert os.getpid() not in {process.pid for process in states(deployment)}

@@ -32,6 +32,9 @@ class Process(NamedTuple):
     pid: int
     settings: Mapping[str, Any]
 
+    def __str__(self) -> str:
+        return f"{self.kind} ({self.host}, {self.pid})"
+
 
 def state(connection: Connection, process: Process, *, ends: bool = False) -> None:
     """Record that a process runs, or `ends`; then also forget those that went long ago without saying so."""

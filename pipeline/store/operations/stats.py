@@ -178,14 +178,16 @@ def times(connection: Connection, chat_ids: Sequence[str]) -> Sequence[Row[Any]]
     return run(connection, _TIMES, chats=chat_ids).all()
 
 
-def progress(connection: Connection, chat_ids: Sequence[str], latest: int | None) -> Row[Any]:
+def progress(
+    connection: Connection, chat_ids: Sequence[str], latest: int | None, *, summarizes: bool
+) -> Row[Any]:
     """Return the progress of these chats' messages into memory; see `pipeline.operations.status.Progress`.
 
     Vectors are looked for of the `latest` messages of each chat, or of all.
     """
-    # without pgvector embedding stays pending until it appears, so it does not count
+    # what stays pending until pgvector appears or a setting is on does not count
     able = vectors.exist(connection)
-    kinds = [str(kind) for kind in (INGEST, SUMMARIZE, *([EMBED] if able else []))]
+    kinds = [INGEST.name, *([SUMMARIZE.name] if summarizes else []), *([EMBED.name] if able else [])]
     statement = text(_PROGRESS.format(embedded=_EMBEDDED if able else "0"))
     values = {"chats": list(chat_ids), "kinds": kinds, "priorities": [LIVE, LATER], "latest": latest}
     return run(connection, statement, **values).one()
