@@ -147,6 +147,9 @@ def _apply(
             receipt.members += len(moved.joined) + len(moved.left)
             args = (moved.chat_id, moved.joined, moved.left, moved.at)
             persistently(partial(membership.change, database, tenant_id, *args))
+        case [NewChatId() as move] if database.only_chats:
+            # who is in the one chat would be in the other, and other keys would reach both
+            receipt.leave_out(move.where, "only a key for all chats gives a chat another id", "not_allowed")
         case [NewChatId() as move]:
             receipt.moves += 1
             if persistently(partial(_describe, database, tenant_id, ChatIn(chat_id=move.chat_id))):

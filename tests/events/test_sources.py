@@ -248,6 +248,9 @@ def test_a_source_for_some_chats_writes_to_no_other(client: httpx.Client, databa
         told = connection.execute(text("SELECT chat_id, apart FROM chats"))
         # whoever made it could forge what the platform says
         assert [tuple(row) for row in told] == [("telegram:-7", True)]
+    # a platform's new id of the chat, which a key for all chats has confirmed, is the source's, too
+    assert client.post("/v1/chats/telegram:-7/rename", json={"to": "telegram:-100"}).is_success
+    assert client.get("/v1/sources").json()["sources"][0]["chats"] == ["telegram:-7", "telegram:-100"]
 
 
 @pytest.mark.parametrize(

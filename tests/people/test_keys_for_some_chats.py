@@ -217,8 +217,40 @@ def test_an_event_makes_no_direct_chat_of_a_group_nor_moves_one_into_another(wor
         # Mallory comes into the one, and the one becomes the other
         tell(holder, group, "telegram:66", first=70)
         moved = holder.post("/v1/events/telegram", json=happened(group, migrate_to_chat_id=-100501))
-        assert moved.json()["moves"] == 1
+        assert (moved.json()["moves"], moved.json()["left_out"]) == (0, {"not_allowed": 1})
     assert shown(world, "telegram:66", "telegram:66") == {CLINIC}
+
+
+def test_a_private_chat_moves_into_a_group_by_a_key_for_all_chats_alone(world: httpx.Client) -> None:
+    alone, group = "telegram:901", "telegram:-901"
+    tell(world, {"chat_id": alone, "kind": "direct"}, "telegram:901")
+    tell(world, {"chat_id": group, "kind": "group"}, "telegram:901", "telegram:902")
+    remember(world, f"The crypt word is {OWN_SECRET}.", alone, "telegram:901")
+    with confined(world, alone, group, scopes=["ingest"]) as holder:
+        moved = holder.post("/v1/events/telegram", json=happened(alone, migrate_to_chat_id=-901))
+        assert moved.json()["moves"] == 0
+    with confined(world, group) as reader:
+        assert reader.get(f"/v1/chats/{alone}/messages").status_code == 403
+    assert OWN_SECRET not in shown(world, group, "telegram:902")
+
+
+def test_such_a_key_cannot_have_a_group_begin_anew_without_its_silent_members(world: httpx.Client) -> None:
+    tell(world, "tg:all", ALICE, BOB, MALLORY)
+    with confined(world, "tg:all") as holder:
+        assert holder.delete("/v1/chats/tg:all").status_code == 403
+    assert shown(world, "tg:all") == {CLINIC}
+
+
+def test_what_is_told_of_a_question_names_nobody_and_counts_nothing_of_elsewhere(
+    mallory: httpx.Client, world: httpx.Client
+) -> None:
+    assert world.put(f"/v1/users/ann/senders/{ALICE}").status_code == 200
+    tell(mallory, OWN, MALLORY)
+    told = mallory.post(
+        "/v1/context", json={"chat_id": OWN, "query": QUESTION, "user_id": ALICE, "explain": True}
+    ).json()["explain"]
+    assert told["asked_by"] == ALICE
+    assert [dropped for dropped in told["dropped"] if dropped["reason"] == "audience"] == []
 
 
 def test_what_moves_into_a_chat_stays_apart(mallory: httpx.Client, world: httpx.Client) -> None:

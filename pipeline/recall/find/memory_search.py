@@ -59,7 +59,7 @@ def memory_scope(request: RetrievalRequest) -> MemoryScope | None:
         min_importance=parameters.min_importance,
         as_of=request.as_of,
         limit=2 * wanted,
-        counts_hidden=request.explain,
+        counts_hidden=request.explain and present.only_chats is None,
     )
 
 

@@ -142,10 +142,11 @@ _REDIRECT = (
     UPDATE backfills SET filter = filter || jsonb_build_object('chat_id', CAST(:into AS text))
     WHERE filter->>'chat_id' = :chat
     """,
-    # bots use the new id from now on
-    """
-    UPDATE api_keys SET chats = chats || CAST(:into AS text) WHERE :chat = ANY(chats) AND NOT :into = ANY(chats)
-    """,
+    # bots and platforms use the new id from now on
+    *(
+        f"UPDATE {table} SET chats = chats || CAST(:into AS text) WHERE :chat = ANY(chats) AND NOT :into = ANY(chats)"
+        for table in ("api_keys", "sources")
+    ),
 )
 
 
