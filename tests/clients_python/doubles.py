@@ -135,7 +135,7 @@ class Disk(sqlite3.Connection):
                 raise Killed
         verb = statement.split()[0]
         writes = verb in ("INSERT", "UPDATE", "DELETE")
-        if Disk.is_full and (verb == "COMMIT" and self._writes or writes and not self.in_transaction):
+        if Disk.is_full and ((verb == "COMMIT" and self._writes) or (writes and not self.in_transaction)):
             raise sqlite3.OperationalError("database or disk is full")
         self._writes = verb != "BEGIN" and (self._writes or writes)
         return super().execute(statement, *parameters)
