@@ -134,7 +134,8 @@ class Disk(sqlite3.Connection):
             if Disk.lives < 0:
                 raise Killed
         verb = statement.split()[0]
-        if verb == "COMMIT" and self._writes and Disk.is_full:
+        writes = verb in ("INSERT", "UPDATE", "DELETE")
+        if Disk.is_full and ((verb == "COMMIT" and self._writes) or (writes and not self.in_transaction)):
             raise sqlite3.OperationalError("database or disk is full")
-        self._writes = verb != "BEGIN" and (self._writes or verb in ("INSERT", "UPDATE", "DELETE"))
+        self._writes = verb != "BEGIN" and (self._writes or writes)
         return super().execute(statement, *parameters)

@@ -5,12 +5,16 @@ A framework takes seconds to import, which whoever collects these stories need n
 
 import asyncio
 import warnings
+from pathlib import Path
 from typing import Any
 
-from backscroll_client import AsyncBackscroll, Backscroll
+import httpx
+import pytest
+from backscroll_client import AsyncBackscroll, Backscroll, Unavailable
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from tests.clients_python.conftest import BOILER, CHAT
+from tests.clients_python.doubles import Api, problem
 
 ANN = "telegram:13"
 
@@ -167,5 +171,29 @@ def test_a_memory_of_llama_index_knows_what_its_queue_has_let_go(url: str) -> No
             assert len(less) <= len(content)
             assert await block.atruncate(content, 990) is None
             await engine.dispose()
+
+    asyncio.run(story())
+
+
+def test_a_history_is_not_cleared_for_ever_where_deletions_wait(tmp_path: Path) -> None:
+    from backscroll_client.langchain import BackscrollChatMessageHistory
+    from backscroll_client.openai_agents import BackscrollSession
+
+    # Given an API that answers questions, and puts off deletions
+    api = Api()
+    api.ill[CHAT] = lambda request, api: problem(503)
+    api.ill[f"/v1/chats/{CHAT}/messages"] = lambda request, api: httpx.Response(
+        200, json={"messages": [{"external_id": "1"}, {"external_id": "2"}]}
+    )
+    with api.client(tmp_path / "first") as memory:
+        with pytest.raises(Unavailable, match="clear it again"):
+            BackscrollChatMessageHistory(memory, CHAT, ANN).clear()
+        assert memory.waiting == 1
+
+    async def story() -> None:
+        async with api.async_client(tmp_path / "second") as memory:
+            with pytest.raises(Unavailable, match="clear it again"):
+                await BackscrollSession(memory, CHAT, ANN).clear_session()
+            assert memory.waiting == 1
 
     asyncio.run(story())

@@ -23,7 +23,6 @@ def meaning(call: Call[T], response: httpx.Response) -> T | errors.BackscrollErr
         value = json.loads(response.content)
     except (ValueError, RecursionError):
         value = None
-    media_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if response.status_code in call.statuses:
         try:
             return call.read(value)
@@ -32,7 +31,8 @@ def meaning(call: Call[T], response: httpx.Response) -> T | errors.BackscrollErr
         except (LookupError, TypeError, ValueError):
             # somebody else's success
             pass
-    elif media_type == PROBLEM and isinstance(value, dict):
+    media_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if media_type == PROBLEM and isinstance(value, dict):
         is_own = str(value.get("type")).startswith(PROBLEM_TYPES)
         if is_own and (problem := _problem(value, response)) is not None:
             return problem

@@ -30,6 +30,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 
 from backscroll_client.calls import ADD, Call, change, each, lane_of
@@ -46,6 +47,7 @@ _TABLE = """CREATE TABLE IF NOT EXISTS waiting (id INTEGER PRIMARY KEY AUTOINCRE
 # numbers come as JSON, as a statement takes few parameters
 _CHOSEN = "id IN (SELECT value FROM json_each(?))"
 _ROWS = "SELECT id, method, path, body, refusal FROM waiting"
+_INSERT = "INSERT INTO waiting (method, path, body) VALUES (?, ?, ?)"
 _NEXT = f"{_ROWS} WHERE {_CHOSEN} ORDER BY id"
 _AGAIN = f"UPDATE waiting SET refusal = NULL WHERE {_CHOSEN} AND refusal IS NOT NULL"  # noqa: S608 - our own words
 _DROP = f"DELETE FROM waiting WHERE {_CHOSEN}"  # noqa: S608
@@ -105,10 +107,10 @@ class Buffer:
             if self.waiting + self._aside + len(bodies) > self.limit:
                 held = f"{self.waiting} requests wait for the API, {self._aside} are set aside"
                 raise BufferUnusable(f"the buffer {os.fspath(self.path)} is full: {held}.")
-            insert = "INSERT INTO waiting (method, path, body) VALUES (?, ?, ?)"
-            self._rows.execute("BEGIN")
-            rows = [self._rows.execute(insert, (call.method, call.path, body)).lastrowid for body in bodies]
-            self._rows.execute("COMMIT")
+            with self._together(len(bodies)):
+                rows = [
+                    self._rows.execute(_INSERT, (call.method, call.path, body)).lastrowid for body in bodies
+                ]
             lane, numbers = self._lane(call), [row for row in rows if row is not None]
             lane.numbers.extend(numbers)
             self.waiting += len(numbers)
@@ -152,25 +154,23 @@ class Buffer:
 
     def next(self, lane: Lane) -> tuple[list[int], Call[bool]] | None:
         """Return what is tried next of a lane, merged into one request; None if nothing waits in it."""
+        if not lane.numbers:
+            return None
         with self._using():
-            rows = self._rows.execute(_NEXT, [json.dumps(list(lane.numbers)[: lane.size])])
-            if (first := rows.fetchone()) is None:
-                return None
-            number, method, path, body, _ = first
-            numbers = [number]
-            if path == ADD:
-                merged, size = json.loads(body), len(body)
-                for number, _, other_path, other_body, _ in rows:
-                    other = json.loads(other_body) if other_path == ADD else {"chat": None}
-                    size += len(other_body)
-                    if other["chat"] != merged["chat"] or size > MAX_BATCH_BYTES:
-                        break
-                    if len(merged["messages"]) + len(other["messages"]) > MAX_BATCH:
-                        break
-                    merged["messages"] += other["messages"]
-                    numbers.append(number)
-                body = json.dumps(merged).encode() if len(numbers) > 1 else body
-        return numbers, change(method, path, body)
+            rows = self._rows.execute(_NEXT, [json.dumps(list(islice(lane.numbers, lane.size)))])
+            number, method, path, body, _ = next(rows)
+            numbers, merged, size = [number], None, len(body)
+            for number, _, other_path, other_body, _ in rows if path == ADD else ():
+                merged = merged or json.loads(body)
+                other = json.loads(other_body) if other_path == ADD else {"chat": None}
+                size += len(other_body)
+                if other["chat"] != merged["chat"] or size > MAX_BATCH_BYTES:
+                    break
+                if len(merged["messages"]) + len(other["messages"]) > MAX_BATCH:
+                    break
+                merged["messages"] += other["messages"]
+                numbers.append(number)
+        return numbers, change(method, path, json.dumps(merged).encode() if len(numbers) > 1 else body)
 
     def settle(self, lane: Lane, numbers: list[int], outcome: bool | BackscrollError) -> bool:
         """Note what became of the next of a lane; return whether the lane goes on."""
@@ -209,17 +209,22 @@ class Buffer:
 
     def _write(self) -> None:
         """Tell the file what it does not know yet."""
-        if not self._unwritten:
-            return
-        with self._using():
-            self._rows.execute("BEGIN")
+        with self._using(), self._together(len(self._unwritten)):
             for number, refusal in self._unwritten.items():
                 if refusal is None:
                     self._rows.execute("DELETE FROM waiting WHERE id = ?", [number])
                 else:
                     self._rows.execute("UPDATE waiting SET refusal = ? WHERE id = ?", [refusal, number])
+        self._unwritten.clear()
+
+    @contextmanager
+    def _together(self, statements: int) -> Iterator[None]:
+        """Commit statements as one; a single one is committed without."""
+        if statements > 1:
+            self._rows.execute("BEGIN")
+        yield
+        if statements > 1:
             self._rows.execute("COMMIT")
-            self._unwritten.clear()
 
     def set_aside(self) -> list[SetAside]:
         """Return what the API refused for good."""

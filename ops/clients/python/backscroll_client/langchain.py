@@ -17,6 +17,7 @@ from langchain_core.messages import (
 from langchain_core.retrievers import BaseRetriever
 
 from backscroll_client.client import Backscroll
+from backscroll_client.errors import Unavailable
 from backscroll_client.values import Message, Role
 
 ROLES: dict[str, Role] = {"human": "user", "ai": "assistant", "system": "system"}
@@ -42,10 +43,11 @@ class BackscrollChatMessageHistory(BaseChatMessageHistory):
             self.memory.add(self.chat_id, *map(self._as_message, messages))
 
     def clear(self) -> None:
-        """Delete all messages of the chat for good."""
+        """Delete all messages of the chat for good. Raises `Unavailable` where a deletion waits in the buffer."""
         while messages := self.memory.latest(self.chat_id, limit=1000):
             for message in messages:
-                self.memory.delete(self.chat_id, message["external_id"])
+                if not self.memory.delete(self.chat_id, message["external_id"]):
+                    raise Unavailable("not all is deleted: clear it again when the API is back")
 
     def _as_message(self, message: BaseMessage) -> Message:
         role = ROLES.get(message.type, "tool")

@@ -7,6 +7,7 @@ from agents import SessionSettings, TResponseInputItem
 from agents.run import CallModelData, ModelInputData
 
 from backscroll_client.client import AsyncBackscroll
+from backscroll_client.errors import Unavailable
 from backscroll_client.values import Message
 
 MAX_ITEMS = 1000
@@ -48,10 +49,11 @@ class BackscrollSession:
         return None
 
     async def clear_session(self) -> None:
-        """Delete all messages of the chat for good."""
+        """Delete all messages of the chat for good. Raises `Unavailable` where a deletion waits in the buffer."""
         while messages := await self.memory.latest(self.session_id, limit=MAX_ITEMS):
             for message in messages:
-                await self.memory.delete(self.session_id, message["external_id"])
+                if not await self.memory.delete(self.session_id, message["external_id"]):
+                    raise Unavailable("not all is deleted: clear it again when the API is back")
 
     async def with_memory(self, data: CallModelData[Any]) -> ModelInputData:
         """Add what memory knows of the newest question to the instructions: `RunConfig(call_model_input_filter=…)`."""
