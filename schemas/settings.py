@@ -97,7 +97,7 @@ class Settings(BaseSettings):
 
     session_memory_enabled: bool = _also("CONTEXT_", "SESSION_MEMORY_ENABLED", True)
     """Whether sessions are summarized and learned from, and memories stored and searched. Off: contexts show only
-    messages and documents."""
+    messages and documents, and what is due waits."""
     session_gap_minutes: Annotated[float, Field(gt=0, le=10080)] = _also(
         "CONTEXT_", "SESSION_GAP_MINUTES", 30
     )
@@ -193,7 +193,7 @@ class Settings(BaseSettings):
     `sentence-transformers`)."""
     hyde_model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """Language model that makes up an answer to search with, for requests with `hyde`. It is sent only the
-    question."""
+    question, and without session memory nothing."""
 
     memory_learning_enabled: bool = True
     """Whether facts are learned from sessions."""

@@ -43,7 +43,7 @@ def broker(tmp_path: Path) -> Iterator[RedisProcess]:
 @pytest.fixture
 def app(broker: RedisProcess, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Celery]:
     """The application without any worker: nobody takes hints out of the queues."""
-    settings = settings.model_copy(update={"redis_url": SecretStr(broker.url)})
+    settings = settings.model_copy(update={"redis_url": SecretStr(broker.url), "rollups_enabled": True})
     held = Resources(settings)
     monkeypatch.setattr(resources, "_current", held)
     with make_app(settings) as app:
@@ -88,6 +88,20 @@ def test_no_kind_gets_more_hints_than_twice_its_workers_and_none_waits_for_anoth
         # Then none has more for it, and every one has what there is to do
         assert after[kind] <= max(hinted.get(kind, 0) % 50, 2 * queue.concurrency)
         assert after[kind] >= min(-(-owed.get(kind, 0) // queue.batch), 2 * queue.concurrency)
+
+
+def test_no_hint_goes_out_for_what_waits_for_a_setting(
+    app: Celery, broker: RedisProcess, database: Database
+) -> None:
+    held = resources.current()
+    held.settings = held.settings.model_copy(update={"session_memory_enabled": False})
+    owe(database, {"summarize": 40, "extract": 40, "embed": 1})
+    with redis_client.Redis.from_url(broker.url) as client:
+        app.tasks["backscroll.sweep"]()
+        assert client.llen(queues.SUMMARIZE.full_name) == 0
+        assert client.llen(queues.EMBED.full_name) == 1
+    # and one that comes all the same finds out why at once
+    assert app.tasks["backscroll.summarize"]() == "waits: BACKSCROLL_SESSION_MEMORY_ENABLED is off"
 
 
 def test_neither_foreign_messages_nor_sweeps_that_have_piled_up_stop_the_sweep(
