@@ -31,6 +31,7 @@ import psycopg
 import pytest
 import redis
 from coverage.numbits import numbits_to_nums
+from hypothesis import Phase, settings
 from psycopg.sql import SQL, Identifier
 
 from tests.mutations import Mutant, mutants_of
@@ -157,6 +158,13 @@ class Reached:
 # Running them
 
 
+def pytest_configure() -> None:
+    """Stop at the first example that fails: nobody looks for a smaller one."""
+    quick = settings(settings.default, phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False)
+    settings.register_profile("mutants", quick)
+    settings.load_profile("mutants")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_fixture_setup(fixturedef: Any, request: pytest.FixtureRequest) -> Any:
     """Give stories the servers that run already; this module is a plugin of the runs that it starts."""
@@ -245,9 +253,9 @@ class Bench:
 
     def reached(self, paths: Sequence[str]) -> Reached:
         """Run the stories without a mutant, and record which of them reach which lines."""
-        settings = self.folder / "coveragerc"
-        settings.write_text("[run]\ninclude =\n" + "".join(f"    {path}\n" for path in paths))
-        recording = ["--cov", "--cov-context=test", "--cov-report=", f"--cov-config={settings}"]
+        rules = self.folder / "coveragerc"
+        rules.write_text("[run]\ninclude =\n" + "".join(f"    {path}\n" for path in paths))
+        recording = ["--cov", "--cov-context=test", "--cov-report=", f"--cov-config={rules}"]
         stories = list(dict.fromkeys(story for path in paths for story in stories_of(path)))
         code, told = self.run(_without_nested(stories), *recording, "--durations=0", "-vv")
         if code not in (0, 1):

@@ -1,6 +1,7 @@
 """What a message sets going: which jobs follow when sessions end, where nothing may follow, and what is kept out."""
 
 import asyncio
+import contextlib
 from dataclasses import replace
 from datetime import timedelta
 
@@ -14,6 +15,7 @@ from pipeline.jobs import runner
 from pipeline.people import membership, suppression
 from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn, MessageIn
+from schemas.settings import Settings
 from tests.conftest import POLICY, SESSION_POLICY, TENANT, message
 from tests.test_pipeline import place, rows
 
@@ -122,16 +124,19 @@ def test_messages_are_counted_as_new_known_or_kept_out(database: Database) -> No
 
 
 def test_the_event_loop_takes_neither_what_ends_a_session_nor_what_may_have_been_pruned(
-    database: Database,
+    settings: Settings,
 ) -> None:
     plain, closing = message(0, session_key="k"), message(1, session_key="k", closes_session=True)
-    old = MessageLimits(age=timedelta(days=1))
+    with contextlib.closing(Database.from_settings(settings, ready=1)) as database:
+        accept.accept(database, TENANT, CHAT, [message(8)])
+        accept.accept(database, TENANT, CHAT, [message(9)])
 
-    def taken(*said: MessageIn, limits: MessageLimits = accept.UNLIMITED) -> accept.Accepted | None:
-        return asyncio.run(accept.try_accept(database, TENANT, CHAT, said, limits=limits, trace_id=None))
+        def taken(*said: MessageIn, limits: MessageLimits = accept.UNLIMITED) -> accept.Accepted | None:
+            return asyncio.run(accept.try_accept(database, TENANT, CHAT, said, limits=limits, trace_id=None))
 
-    accept.accept(database, TENANT, CHAT, [message(9)])
-    assert taken(plain, closing) is None
-    assert taken(plain, limits=old) is None
-    assert taken(closing, limits=old) is None
-    assert rows(database, "SELECT count(*) FROM messages") == [(1,)]
+        assert taken(plain, closing) is None
+        assert taken(closing) is None
+        assert taken(plain, limits=MessageLimits(age=timedelta(days=1))) is None
+        assert rows(database, "SELECT count(*) FROM messages") == [(2,)]
+        # anything else it takes
+        assert taken(plain) == accept.Accepted(new=1, duplicates=0)
