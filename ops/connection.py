@@ -175,11 +175,20 @@ def _running(settings: Settings) -> stack.Running | None:
 
 
 @contextmanager
-def opened(data_dir: Path | None, tenant: str | None) -> Iterator[Opened]:
-    """Open the settings and a checked database for a block. Raises as `open_stack` and `open_database` do."""
+def opened(data_dir: Path | None, tenant: str | None, *, judges: bool = False) -> Iterator[Opened]:
+    """Open a checked database for a block, and the settings, as the running processes have them.
+
+    A command that `judges` by them says how it knows. Raises as `open_stack` and `open_database` do.
+    """
+    from pipeline.operations.deployment import Deployment
+
     settings = open_stack(data_dir, tenant)
     with closing(open_database(settings)) as database:
-        yield Opened(settings, database)
+        with database.tenant("") as connection:
+            running = Deployment.of(connection)
+        for note in running.notes(settings) if judges else ():
+            rendering.warn(f"{note}.")
+        yield Opened(running.over(settings), database)
 
 
 def open_database(settings: Settings) -> Database:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationInfo, model_validator
 
 MAX_NAMED = 5
 """Problems of one payload that are named; further ones are only counted."""
@@ -12,6 +12,8 @@ MIN_SIMILARITY = 0.6
 """The ratio of `difflib` from which a name is suggested."""
 MAX_UNKNOWN = 20
 """Unknown fields of one object that are named; further ones are only counted."""
+FROM_PLATFORM = {"from": "platform"}
+"""Pydantic's context for what nobody can correct and send again, such as an export: what is too long is cut."""
 
 
 def at_most(items: int) -> BeforeValidator:
@@ -26,14 +28,23 @@ def at_most(items: int) -> BeforeValidator:
 
 
 def at_most_bytes(size: int, remedy: str = "") -> AfterValidator:
-    """Refuse a text that is longer in UTF-8."""
+    """Refuse a text that is longer in UTF-8; `FROM_PLATFORM` passes, and is cut when it is stored."""
 
-    def check(value: str) -> str:
-        if (length := len(value.encode())) > size:
+    def check(value: str, info: ValidationInfo) -> str:
+        if (length := len(value.encode())) > size and info.context is not FROM_PLATFORM:
             raise ValueError(f"is {length} bytes long; at most {size} are taken{remedy}")
         return value
 
     return AfterValidator(check)
+
+
+def up_to(chars: int) -> BeforeValidator:
+    """Cut a longer name that is `FROM_PLATFORM`; `Field(max_length=…)` beside it refuses any other."""
+
+    def cut(name: Any, info: ValidationInfo) -> Any:
+        return name[:chars] if info.context is FROM_PLATFORM and isinstance(name, str) else name
+
+    return BeforeValidator(cut)
 
 
 def depending_on(

@@ -41,6 +41,14 @@ KINDS = {kind.name: kind for kind in (INGEST, EMBED, SUMMARIZE, ROLLUP, EXTRACT,
 FENCED_BY_CHANGE = [kind for kind in KINDS.values() if kind.fenced_by_change]
 DROPPABLE = frozenset(kind.name for kind in KINDS.values() if kind.droppable)
 
+NEEDS = {
+    SUMMARIZE.name: ("session_memory_enabled", "session_summarization_enabled"),
+    ROLLUP.name: ("session_memory_enabled", "session_summarization_enabled", "rollups_enabled"),
+    EXTRACT.name: ("session_memory_enabled", "memory_learning_enabled"),
+} | dict.fromkeys(("answers", "hyde", "memory"), ("session_memory_enabled",))
+"""The settings without which something is not done: jobs and backfills of a kind then wait, whatever made them due, as
+do the vectors of sessions and memories (`memory`)."""
+
 ARRIVAL = "arrival"
 """A quarantined message, which could not be placed: a dead letter, no job."""
 PAYLOAD = "payload"

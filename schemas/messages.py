@@ -6,15 +6,16 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from schemas import languages
-from schemas.base import Closed, at_most, at_most_bytes
+from schemas.base import FROM_PLATFORM, Closed, at_most, at_most_bytes, up_to
 
 MAX_CONTENT_BYTES = 64 * 1024
 MAX_ID_CHARS = 255
 MAX_NAME_CHARS = 255
 MAX_TITLE_CHARS = 500
+MAX_QUERY_CHARS = 8000
 MAX_METADATA_BYTES = 16 * 1024
 MAX_METADATA_DEPTH = 8
 MAX_BATCH = 1000
@@ -23,6 +24,9 @@ MAX_BATCH_BYTES = 8 * 1024 * 1024
 """Their texts together; the HTTP API takes bodies of no more."""
 FORWARDED = "forwarded_from"
 """Metadata key for the author of a forwarded message, whose sender states nothing by it."""
+ORIGINAL_BYTES, ORIGINAL_METADATA_BYTES = "original_bytes", "original_metadata_bytes"
+"""Metadata keys for the size of a text, or of metadata, that was too large and is not stored whole."""
+CUT = frozenset((ORIGINAL_BYTES, ORIGINAL_METADATA_BYTES))
 
 Role = Literal["user", "assistant", "system", "tool"]
 ChatKind = Literal["group", "direct", "thread"]
@@ -124,7 +128,9 @@ def _not_blank(value: str) -> str:
 
 
 NOT_BLANK = AfterValidator(_not_blank)
-QueryText = Annotated[str, BeforeValidator(cleaned), Field(min_length=1, max_length=8000), NOT_BLANK]
+QueryText = Annotated[
+    str, BeforeValidator(cleaned), Field(min_length=1, max_length=MAX_QUERY_CHARS), NOT_BLANK
+]
 MAX_QUERIES = 5
 """Other queries that are searched together with a question."""
 Queries = Annotated[list[QueryText], at_most(MAX_QUERIES), Field(max_length=MAX_QUERIES)]
@@ -153,14 +159,22 @@ def clean_json(value: Any) -> Any:
     return value
 
 
-def _modest(value: dict[str, Any]) -> dict[str, Any]:
+def _modest(value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
     if _depth(value) > MAX_METADATA_DEPTH:
         raise ValueError(f"is nested deeper than {MAX_METADATA_DEPTH} levels")
     value = clean_json(value)
     # raises ValueError for inf and NaN, which JSON does not know
-    if (size := len(json.dumps(value, default=str, allow_nan=False))) > MAX_METADATA_BYTES:
+    if (size := len(json.dumps(value, default=str, allow_nan=False))) <= MAX_METADATA_BYTES:
+        return value
+    if info.context is not FROM_PLATFORM:
         raise ValueError(f"is {size} bytes long as JSON; at most {MAX_METADATA_BYTES} are taken")
-    return value
+    kept: dict[str, Any] = {ORIGINAL_METADATA_BYTES: size}
+    room = MAX_METADATA_BYTES - len(json.dumps(kept))
+    for key in sorted(value, key=lambda key: len(str(value[key]))):
+        if (room := room - len(json.dumps({key: value[key]}, default=str))) < 0:
+            break
+        kept[key] = value[key]
+    return kept
 
 
 # Further data, cleaned and limited in size and depth.
@@ -193,7 +207,7 @@ class ChatIn(Closed):
     platform: Annotated[str, Field(max_length=50)] = ""
     """Such as `telegram` or `slack`; empty: the prefix of the chat id."""
     kind: ChatKind | None = None
-    title: Annotated[Name, Field(max_length=MAX_TITLE_CHARS)] | None = None
+    title: Annotated[Name, up_to(MAX_TITLE_CHARS), Field(max_length=MAX_TITLE_CHARS)] | None = None
     time_zone: Annotated[str, AfterValidator(_known_zone)] | None = None
     """An IANA name, such as `Europe/Lisbon`."""
     language: LanguageOrAuto | None = None
@@ -210,7 +224,7 @@ class MessageIn(Closed):
     """The platform's own id of the message, unique within its chat."""
     sender_id: Id
     """The sender's id with the platform as prefix, such as `telegram:11`."""
-    sender_name: Annotated[Name, Field(max_length=MAX_NAME_CHARS)] = ""
+    sender_name: Annotated[Name, up_to(MAX_NAME_CHARS), Field(max_length=MAX_NAME_CHARS)] = ""
     role: Role = "user"
     content: Content
     sent_at: SaidAt

@@ -83,7 +83,7 @@ class IngestPayload(Frozen):
 
 
 class QueuedIngest(IngestPayload):
-    """The same from the queue, where the sender may be newer than this program and hears of no refusal."""
+    """The same from a queue or webhook, whose sender may be newer than this program and hears of no refusal."""
 
     @model_validator(mode="before")
     @classmethod
@@ -258,13 +258,13 @@ class ContextQuery(Closed):
         return self.session_key if self.session_key is not None else key_of("", self.thread) or None
 
 
-def parse_payload(model: type[T], value: Any) -> T:
-    """Validate a payload.
+def parse_payload(model: type[T], value: Any, context: dict[str, str] | None = None) -> T:
+    """Validate a payload, in the context `FROM_PLATFORM` with what is too long cut.
 
     Raises `InvalidInput` that names each wrong field and what is allowed; its `field` is the first one.
     """
     try:
-        return model.model_validate(value)
+        return model.model_validate(value, context=context)
     except ValidationError as error:
         message, field = in_words(error.errors(include_url=False), model)
         raise InvalidInput(message, field=field) from None

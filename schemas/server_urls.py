@@ -32,6 +32,16 @@ def is_local(url: str) -> bool:
         return host == "localhost"
 
 
+def without_secrets(url: str) -> str:
+    """Return a URL without user, password, query and fragment.
+
+    >>> without_secrets("https://me:secret@models.example.org:8443/v1?key=secret")
+    'https://models.example.org:8443/v1'
+    """
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+
 def postgres_parameters(url: str) -> dict[str, Any]:
     """Read a Postgres URL as libpq does, so that every driver and program reads the same.
 

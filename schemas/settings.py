@@ -9,17 +9,23 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, field_validator
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from schemas.kinds import NEEDS, ROLLUP
 from schemas.memory.facts import RULES
-from schemas.server_urls import postgres_parameters, redis_url
+from schemas.server_urls import postgres_parameters, redis_url, without_secrets
 from schemas.sessions import EXTRACTIVE
 
 PREFIX = "BACKSCROLL_"
 MAX_BUDGET_TOKENS = 200_000
 MAX_HISTORY_TOKENS = 100_000
 _HEADER_VALUE = re.compile("[!-~]*")
+_OF_ONE_PROCESS = {
+    *("database_url", "maintenance_database_url", "owner_database_url", "backup_database_url", "redis_url"),
+    *("data_dir", "url", "tenant", "api_key", "host", "port", "api_processes", "flower_port", "metrics_host"),
+    *("metrics_port", "log_level", "worker_heartbeat_file"),
+}
 
 
 def _also(prefix: str, name: str, default: Any) -> Any:
@@ -135,7 +141,7 @@ class Settings(BaseSettings):
     """Tokens of prompts and answers that a tenant may use a day (UTC)."""
     llm_budget_spent: Literal["wait", "extract"] = "wait"
     """When the budget is spent, sessions `wait` for the next day, or `extract` summarizes them without a model."""
-    llm_prices: Path | None = None
+    llm_prices: Annotated[Path, AfterValidator(Path.absolute)] | None = None
     """TOML file of further prices, which take precedence: `["model"]`, `input = 0.4`, `output = 1.6` in US dollars
     per million tokens."""
     llm_calls_days: Annotated[int, Field(ge=1)] = 90
@@ -244,6 +250,17 @@ class Settings(BaseSettings):
     """File that a worker touches every two seconds, for health checks."""
     backlog_max_messages: Annotated[int, Field(ge=1)] = 200_000
     """Accepted messages that may wait to be placed; above it the HTTP API answers 503."""
+    payload_tenants: str | None = None
+    """Comma-separated tenants that payload tasks may write to; others become dead letters. Unset: any tenant."""
+
+    def stated(self) -> dict[str, Any]:
+        """Return what is not as by default, for others to read: no secrets, and nothing of this process alone."""
+        defaults = Settings.model_construct().model_dump(mode="json", exclude=_OF_ONE_PROCESS)
+        return {
+            name: without_secrets(value) if name.endswith("_url") else value
+            for name, value in self.model_dump(mode="json", exclude=_OF_ONE_PROCESS).items()
+            if value != defaults[name]
+        }
 
     def learning_model(self) -> str:
         """Return the name of what learns facts."""
@@ -253,12 +270,19 @@ class Settings(BaseSettings):
 
     def rolls_up(self) -> bool:
         """Tell whether weeks are summarized."""
-        by_model = self.session_summary_model != EXTRACTIVE
-        return self.session_memory_enabled and self.rollups_enabled and by_model
+        return self.switched_off(ROLLUP.name) is None and self.session_summary_model != EXTRACTIVE
+
+    def switched_off(self, kind: str) -> str | None:
+        """Return the variable that keeps a kind of `NEEDS` from being done, as it is off; None: none does."""
+        return next((PREFIX + name.upper() for name in NEEDS.get(kind, ()) if not getattr(self, name)), None)
 
     def summary_canaries(self) -> frozenset[str]:
         """Return the chats that alone a language model summarizes; none: all."""
         return frozenset(filter(None, map(str.strip, (self.session_summary_canaries or "").split(","))))
+
+    def takes_payloads_of(self, tenant: str) -> bool:
+        """Tell whether payload tasks may write to a tenant."""
+        return not self.payload_tenants or tenant in self.payload_tenants.replace(" ", "").split(",")
 
     def named_rolling_messages(self) -> int:
         """Return after how many new messages an open session that an agent named is summarized."""

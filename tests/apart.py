@@ -15,6 +15,8 @@ def packages(*requirements: str) -> Path:
     if not made.exists() or made.read_text().split() != [*requirements]:
         shutil.rmtree(folder, ignore_errors=True)
         options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--target", folder]
-        subprocess.run([sys.executable, "-m", "pip", "install", *options, *requirements], check=True)
+        subprocess.run(
+            [sys.executable, "-m", "pip", "install", *options, *requirements], check=True, timeout=600
+        )
         made.write_text("\n".join(requirements))
     return folder

@@ -38,6 +38,7 @@ from schemas.settings import Settings
 
 # the first example may read the files of a language, and the machine may be busy
 hypothesis_settings.register_profile("any machine", deadline=None, max_examples=40)
+hypothesis_settings.register_profile("nightly", deadline=None, max_examples=800)
 hypothesis_settings.load_profile("any machine")
 
 CHECKOUT = Path(__file__).parents[1]
@@ -193,16 +194,23 @@ def memory_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield tmp_path_factory.mktemp("postgres")
 
 
-@pytest.fixture(scope="session")
-def postgres(memory_folder: Path) -> Iterator[EmbeddedPostgres]:
-    """The server; its database `backscroll` is migrated and holds the deterministic space, nothing else."""
-    with EmbeddedPostgres(memory_folder, durable=False, host_tcp_port=free_port()) as server:
+@contextmanager
+def migrated_postgres(folder: Path) -> Iterator[EmbeddedPostgres]:
+    """A server; its database `backscroll` is migrated and holds the deterministic space, nothing else."""
+    with EmbeddedPostgres(folder, durable=False, host_tcp_port=free_port()) as server:
         owner_url = server.dsn("owner")
         command.upgrade(alembic_config(owner_url), "head")
         engine = create_engine(owner_url.replace("postgresql://", "postgresql+psycopg://"))
         with engine.begin() as connection:
             spaces.register(connection, DeterministicEmbedder().space)
         engine.dispose()
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres(memory_folder: Path) -> Iterator[EmbeddedPostgres]:
+    """The server for the whole run."""
+    with migrated_postgres(memory_folder) as server:
         yield server
 
 

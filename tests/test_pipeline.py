@@ -32,6 +32,7 @@ from schemas.sessions import Message, Summary
 from schemas.settings import Settings
 from schemas.vectors import Vector
 from tests.conftest import POLICY, SESSION_POLICY, TENANT, message
+from tests.waiting import rounds
 
 CHAT = ChatIn(chat_id="test:1", title="One")
 
@@ -51,7 +52,10 @@ class Counting(DeterministicEmbedder):
 def run(database: Database, kind: str, handler: Handler, policy: Policy = POLICY) -> int:
     """Do everything of a kind that is due; how many rows."""
     done = 0
-    while (outcome := runner.run(database, kind, handler, policy)).claimed:
+    for _ in rounds(f"no {kind} is due"):
+        outcome = runner.run(database, kind, handler, policy)
+        if not outcome.claimed:
+            break
         done += outcome.finished
     return done
 

@@ -3,6 +3,7 @@
 Every setting that is not Celery's default has its reason here.
 """
 
+import sys
 from typing import Any
 
 from celery import Celery
@@ -101,6 +102,11 @@ def __getattr__(name: str) -> Celery:
     # `celery -A workers.app` looks up `app`: settings are read then, not when a test imports this module.
     if name != "app":
         raise AttributeError(name)
-    made = make_app(load_settings())
+    try:
+        made = make_app(load_settings())
+    except SettingsError as error:
+        # Celery's command line would wrap it in a traceback; 4 as in `ops/exit_codes.py`
+        sys.stderr.write(f"Error: {error}\n")
+        raise SystemExit(4) from None
     globals()["app"] = made
     return made

@@ -7,7 +7,7 @@ from celery.schedules import schedstate
 from celery.schedules import schedule as interval
 
 from schemas.settings import Settings
-from workers import connection
+from workers import envelope
 from workers.queues import BACKFILL, SWEEP
 
 PRUNE_SECONDS = 3600.0
@@ -31,12 +31,12 @@ def schedule(settings: Settings) -> dict[str, Any]:
     """
     return {
         "sweep": {
-            "task": connection.SWEEP,
+            "task": envelope.SWEEP,
             "schedule": Every(settings.sweep_seconds),
             "options": {"queue": SWEEP.full_name},
         },
         "prune": {
-            "task": "backscroll.prune",
+            "task": envelope.PRUNE,
             "schedule": Every(PRUNE_SECONDS),
             "options": {"queue": BACKFILL.full_name},
         },

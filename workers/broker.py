@@ -1,7 +1,9 @@
 """The state of Redis, the queues and the workers, for `backscroll status`, the doctor and monitoring."""
 
+from collections import Counter
+from collections.abc import Set
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from celery import Celery
 from kombu.exceptions import OperationalError
@@ -18,6 +20,16 @@ ANSWER_SECONDS = (1.0, 3.0)
 """Timeouts of the first and second try to reach workers: most answer within milliseconds, on a busy machine at the
 second try."""
 POLL_SECONDS = 0.1
+MAX_SCANS, MAX_LISTS = 100, 200
+"""Steps of 1,000 keys in which lists of tasks that nobody reads are looked for, and lists that are looked into."""
+# the number of tasks, if the first one looks like a message of kombu
+_TASKS = """
+    local item = redis.call('LINDEX', KEYS[1], -1) or ''
+    return string.find(string.sub(item, 1, 9000) .. string.sub(item, -9000), '"body"', 1, true)
+        and redis.call('LLEN', KEYS[1]) or 0
+"""
+# the lists of a queue's tasks with a priority
+_PRIORITIES = ("", "\x06\x163", "\x06\x166", "\x06\x169")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +42,8 @@ class QueueStatus:
     queues: dict[str, int]
     # the workers that answered, by queue; None if they were not asked
     workers: dict[str, list[str]] | None = None
+    # tasks by the name of a list that no worker reads; empty if the workers were not asked
+    unread: dict[str, int] = field(default_factory=dict)
     # seconds since the last sweep; None: none within a day
     swept_seconds_ago: float | None = None
     # how long the oldest payload task has waited
@@ -54,10 +68,12 @@ def look(settings: Settings, *, workers: bool) -> QueueStatus:
             swept = seconds_since_sweep(app)
             waited = oldest_payload_seconds(app)
             answers = _queues_of_workers(app) if workers else {}
+            served = {worker: {queue["name"] for queue in queues} for worker, queues in answers.items()}
+            ours = {queue.full_name for queue in QUEUES.values()}
+            unread = _unread(settings, ours.union(*served.values())) if workers else {}
     except (OperationalError, RedisError) as error:
         return QueueStatus(problem=problem or f"Redis does not do what is asked: {error}", queues={})
     if workers:
-        served = {worker: {queue["name"] for queue in queues} for worker, queues in answers.items()}
         serving = {
             name: sorted(worker for worker, names in served.items() if queue.full_name in names)
             for name, queue in QUEUES.items()
@@ -66,6 +82,7 @@ def look(settings: Settings, *, workers: bool) -> QueueStatus:
         problem=problem,
         queues=lengths,
         workers=serving,
+        unread=unread,
         swept_seconds_ago=swept,
         accept_seconds=waited if lengths[ACCEPT.name] else 0.0,
     )
@@ -95,6 +112,7 @@ def facts(settings: Settings, queues: QueueStatus) -> Broker:
         used_bytes=int(memory.get("used_memory", 0)),
         accept_seconds=queues.accept_seconds,
         max_bytes=int(memory.get("maxmemory", 0)),
+        unread=queues.unread,
         unserved={name: length for name, length in queues.queues.items() if not serving.get(name)},
     )
 
@@ -110,3 +128,30 @@ def _queues_of_workers(app: Celery) -> dict[str, list[dict[str, str]]]:
             if served >= {queue.full_name for queue in QUEUES.values()}:
                 break
     return answers
+
+
+def _unread(settings: Settings, read: Set[str]) -> dict[str, int]:
+    """Count the tasks of lists that nobody reads, as `celery`, where those go that a sender names no queue for."""
+    tasks, keys, cursor = Counter[str](), {"celery"}, 0
+    with client_of(settings) as client:
+        for _ in range(MAX_SCANS):
+            cursor, found = client.scan(cursor, count=1000, _type="list")
+            keys.update(found)
+            if not cursor:
+                break
+        for key in sorted(keys)[:MAX_LISTS]:
+            name = key.partition("\x06")[0]
+            # there are lists of answers to `inspect`, too
+            if name not in read and not name.endswith(".pidbox"):
+                tasks[name] += client.eval(_TASKS, 1, key)
+    return {name: count for name, count in sorted(tasks.items()) if count}
+
+
+def move_to_accept(settings: Settings, source: str) -> int:
+    """Move the tasks of a list to the queue of payloads, the oldest first; return how many."""
+    with client_of(settings) as client:
+        return sum(
+            client.rpoplpush(key, ACCEPT.full_name) is not None
+            for key in (source + priority for priority in _PRIORITIES)
+            for _ in range(client.llen(key))
+        )

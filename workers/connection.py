@@ -5,6 +5,8 @@ needed.
 """
 
 import socket
+from datetime import UTC, datetime
+from queue import Empty
 from typing import Any
 
 import structlog
@@ -12,6 +14,7 @@ from celery import Celery
 from celery.app.amqp import AMQP
 from kombu import Connection
 from kombu.transport import redis, virtual
+from kombu.utils.json import loads
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
@@ -19,12 +22,14 @@ from redis.retry import Retry
 
 from schemas.errors import QueueUnavailable, SettingsError, WritesRefused
 from schemas.settings import Settings
+from workers import envelope
+from workers.envelope import SWEEP
 from workers.logging import OUTAGES
+from workers.queues import ACCEPT, QUEUES
 
 log = structlog.get_logger(OUTAGES)
 
-SWEEP = "backscroll.sweep"
-"""The task that runs every few seconds: in Flower its runs would hide all others."""
+OURS = {queue.full_name for queue in QUEUES.values()}
 
 # If the network fails silently, a connection is given up and replaced after 25 s without an answer. By default TCP
 # checks for the first time after two hours.
@@ -60,16 +65,42 @@ TAKING_SECONDS = 60
 class _Channel(redis.Channel):  # type: ignore[misc] # kombu ships no types
     QoS = _Taken
 
-    def _brpop_read(self, **options: Any) -> bool | None:
-        """Read a task; the machine, the network or Redis may pause in the middle of it."""
+    def _brpop_read(self, **options: Any) -> bool:
+        """Read a task; the machine, the network or Redis may pause in the middle of it.
+
+        What is no wake-up in a queue of wake-ups is handed over to `accept`.
+        """
         connection = self.client.connection
         connection.update_current_socket_timeout(TAKING_SECONDS)
         try:
-            taken: bool | None = super()._brpop_read(**options)
-            return taken
+            try:
+                found = self.client.parse_response(connection, "BRPOP", **options)
+            except self.connection_errors:
+                connection.disconnect()
+                raise
+            if not found:
+                raise Empty
+            queue, item = found[0].decode().rsplit(self.sep, 1)[0], found[1]
+            self._queue_cycle.rotate(queue)
+            message = envelope.read(item, queue, datetime.now(UTC)) if queue in OURS else loads(item)
+            if queue in OURS and queue != ACCEPT.full_name and "refused" in message["headers"]:
+                with self.conn_or_acquire() as client:
+                    client.lpush(ACCEPT.full_name, item)
+            else:
+                self.connection._deliver(message, queue)
         finally:
             # restore it
             connection.update_current_socket_timeout(-1)
+            self._in_poll = None
+        return True
+
+    def _deliver_fanout_message(self, message: Any, exchange: str) -> bool:
+        try:
+            super()._deliver_fanout_message(message, exchange)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            # one such line in the channel of commands would end all workers
+            log.warning("command_unreadable", error=type(error).__name__)
+        return True
 
 
 class _Transport(redis.Transport):  # type: ignore[misc] # kombu ships no types
@@ -135,6 +166,7 @@ def client_of(settings: Settings) -> Redis:
         socket_connect_timeout=PROBE_SECONDS,
         retry=Retry(NoBackoff(), 0),
         decode_responses=True,
+        encoding_errors="replace",
     )
 
 

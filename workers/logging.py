@@ -20,8 +20,12 @@ REPEAT_SECONDS = 60.0
 _DIGITS = re.compile(r"\d+")
 
 
+ROUTINE = re.compile("accepted|jobs_run|session_(opened|reopened|closed|skipped|summarized)|swept")
+"""Events without a failure that come with every payload, batch or session; at `debug` all are written."""
+
+
 class OncePerMinute(logging.Filter):
-    """A filter that passes a repeated outage warning once a minute: its first line, and how often it came."""
+    """A filter that passes a repeated outage warning, or a routine event, once a minute, and says how often it came."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,11 +34,15 @@ class OncePerMinute(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Keep the record unless the same one, ignoring digits, was kept less than `REPEAT_SECONDS` ago."""
-        if record.name not in _REPEATING or record.levelno < logging.WARNING:
-            return True
         fields = record.msg if isinstance(record.msg, dict) else {}
-        line = f"{fields['event']} {fields.get('error', '')}" if fields else record.getMessage().strip()
-        line = line.partition("\n")[0]
+        event = str(fields.get("event"))
+        is_routine = (
+            ROUTINE.fullmatch(event) and not fields.get("failed") and logging.root.level > logging.DEBUG
+        )
+        if not is_routine and (record.name not in _REPEATING or record.levelno < logging.WARNING):
+            return True
+        line = f"{event} {fields.get('kind') if is_routine else fields.get('error', '')}"
+        line = (line if fields else record.getMessage().strip()).partition("\n")[0]
         key, now = _DIGITS.sub("#", line), time.monotonic()
         written, held_back = self._written.get(key, (-REPEAT_SECONDS, 0))
         if now - written < REPEAT_SECONDS:
@@ -47,21 +55,6 @@ class OncePerMinute(logging.Filter):
         else:
             record.msg, record.args, record.exc_info = line, (), None
             record.msg += f" (and {held_back} times since the last such line)" if held_back else ""
-        return True
-
-
-class WithoutBodies(logging.Filter):
-    """A filter that cuts Celery's reports of unreadable messages, which quote them, to the first line."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Keep the record, cut if it is such a report."""
-        if record.name == "celery.worker.consumer.consumer" and "body" in str(record.msg):
-            summary = str(record.msg).strip().partition("\n")[0].partition(":")[0].removesuffix(" %s.")
-            reason = record.exc_info[0] if record.exc_info else None
-            unknown = record.args[0] if isinstance(record.args, tuple) and "unregistered" in summary else None
-            record.msg = summary + (f" {unknown}" if unknown else f" ({reason.__name__})" if reason else "")
-            # the error's own text may quote the message
-            record.args, record.exc_info = (), None
         return True
 
 
@@ -80,7 +73,6 @@ def configure_logging(level: str = "info") -> None:
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(WithoutBodies())
     handler.addFilter(OncePerMinute())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -95,8 +87,14 @@ def configure_logging(level: str = "info") -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # Celery logs every received and finished task, which would hide the rest at info. httpx2 logs paths with ids.
+    # as that of a worker that runs as root
+    logging.captureWarnings(capture=True)
+    # every few seconds
+    logging.getLogger("celery.beat").addFilter(lambda record: "Sending due task" not in str(record.msg))
+    # Celery logs every received and finished task, which would hide the rest at info, and at debug what is in it.
+    # httpx2 logs paths with ids.
     for chatty in (
+        "celery.pool",
         "celery.worker.strategy",
         "celery.app.trace",
         "httpx",

@@ -5,6 +5,7 @@ never come before a message. Names have the prefix `backscroll.`: a queue's name
 """
 
 import json
+import os
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -143,7 +144,7 @@ def enqueue_payload(app: Celery, payload: str, trace_id: str | None) -> None:
 def length(app: Celery, queue: str) -> int:
     """Return how many tasks wait in a queue. Raises `kombu.exceptions.OperationalError` when Redis is away."""
     with app.connection_for_read() as connection:
-        return int(connection.default_channel.client.llen(queue))
+        return int(connection.default_channel._size(queue))
 
 
 # The next task in the queue of payloads, and since when it is next, as tasks carry no time.
@@ -194,7 +195,8 @@ def worker_arguments(queues: list[Queue]) -> list[str]:
     arguments: list[Any] = [
         "worker",
         *("-Q", ",".join(queue.full_name for queue in queues)),
-        *("-n", f"{leader.name}@{gethostname()}"),
+        # of this process, which becomes the worker or starts it: two of a name would be taken for one
+        *("-n", f"{leader.name}-{os.getpid()}@{gethostname()}"),
         *("--pool", leader.pool),
         # a queue of another pool than the first's adds only one: its 16 threads would be 16 processes
         *("--concurrency", sum(q.concurrency if q.pool == leader.pool else 1 for q in queues)),

@@ -112,6 +112,7 @@ class Resources:
             batch=queues.batch_of(kind, self.settings),
             lease_seconds=self.settings.lease_seconds,
             max_attempts=self.settings.job_max_attempts,
+            switched_off=self.settings.switched_off,
         )
 
 
@@ -242,7 +243,7 @@ def _holding(held: Resources, kind: str, claims: Sequence[Claim]) -> Iterator[No
 
 def run(app: Celery, kind: str) -> Outcome:
     """Run one batch of jobs of a kind, then wake the workers of jobs that follow or are left."""
-    held, outcome = current(), Outcome(waits=True)
+    held, outcome = current(), Outcome(waits="see the log of this worker")
     with waiting():
         # without pgvector vectors cannot be stored: jobs stay pending until `db upgrade` finds the extension
         if kind != EMBED.name or held.database.has_vectors():

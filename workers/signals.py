@@ -1,6 +1,6 @@
 """Handlers around tasks and workers: JSON logs, request ids from the API to the last task, connections, health."""
 
-import re
+import sys
 import uuid
 from functools import cache
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Any
 import structlog
 from celery.concurrency import thread
 from celery.signals import (
+    beat_init,
     before_task_publish,
     heartbeat_sent,
     setup_logging,
@@ -24,15 +25,14 @@ from pipeline.operations.doctor.check_servers import SKEW_WARNING_SECONDS
 from pipeline.store.connections.database import Database
 from schemas.errors import BackscrollError
 from schemas.load_settings import load_settings
-from workers import resources, tracing
+from workers import resources, statement, tracing
 from workers.claim_file import release_dead
+from workers.envelope import acceptable_id
 from workers.logging import configure_logging
 
 log = structlog.get_logger(__name__)
 
 REQUEST_ID = "request_id"
-# It goes into logs, task headers and the database, so only harmless characters are accepted.
-ACCEPTABLE_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 
 
 def current_request_id() -> str | None:
@@ -44,12 +44,6 @@ def current_request_id() -> str | None:
 def request_id_of(*ids: object) -> str:
     """Return the first acceptable id among a sender's, or a new one."""
     return acceptable_id(*ids) or uuid.uuid4().hex
-
-
-def acceptable_id(*ids: object) -> str | None:
-    """Return the first acceptable id among a sender's, if any."""
-    fitting = (text for text in ids if isinstance(text, str) and ACCEPTABLE_REQUEST_ID.fullmatch(text))
-    return next(fitting, None)
 
 
 @setup_logging.connect
@@ -77,26 +71,48 @@ def _unbind(**_: Any) -> None:
     structlog.contextvars.clear_contextvars()
 
 
+@beat_init.connect
+def _state_clock(**_: Any) -> None:
+    if (settings := load_settings()).database_url is not None:
+        statement.start("beat", settings, Database.from_settings(settings, pool_size=1))
+
+
+def _begin() -> None:
+    tracing.start("worker")
+    held = resources.current()
+    node = next((word for word in sys.argv if "@" in word), "")
+    statement.start(f"worker {node.partition('@')[0]}", held.settings, held.database)
+
+
 @worker_process_init.connect
 def _drop_inherited(**_: Any) -> None:
-    tracing.start("worker")
     # Two processes must not share the parent's connections; `current` makes new ones for this one.
     held = resources.current()
+    _begin()
     with resources.waiting():
         # of the process that it replaces, if that was killed
         release_dead(held.settings, held.database)
 
 
 @worker_process_shutdown.connect
-def _send_last_traces(**_: Any) -> None:
+def _say_last_things(**_: Any) -> None:
     tracing.stop()
+    statement.stop()
+
+
+def _has_fixed_threads(*_: Any) -> None:
+    raise ValueError("its threads are set at the start: backscroll worker summarize --concurrency 32")
+
+
+# what `celery control pool_grow` calls, and Celery's pool of threads lacks
+thread.TaskPool.grow = thread.TaskPool.shrink = _has_fixed_threads
 
 
 @worker_ready.connect
-def _trace_threads(sender: Any = None, **_: Any) -> None:
-    # a thread worker forks no process, in which tracing would start
+def _start_threads(sender: Any = None, **_: Any) -> None:
+    # a thread worker forks no process that would
     if isinstance(sender.pool, thread.TaskPool):
-        tracing.start("worker")
+        _begin()
 
 
 @worker_ready.connect

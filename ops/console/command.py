@@ -35,9 +35,9 @@ class Call:
     tenant: TenantOption = None
     data_dir: DataDirOption = None
 
-    def opened(self) -> AbstractContextManager[Opened]:
-        """Open the settings and a checked database for a block. Raises as `ops.connection` does."""
-        return connection.opened(self.data_dir, self.tenant)
+    def opened(self, *, judges: bool = False) -> AbstractContextManager[Opened]:
+        """Open the settings and a checked database for a block, see `ops.connection.opened`."""
+        return connection.opened(self.data_dir, self.tenant, judges=judges)
 
     def api(self) -> Api:
         """Find the HTTP API of the running Backscroll. Raises `ApiUnavailable`."""

@@ -142,14 +142,15 @@ def counted(tally: Tally) -> str:
     """Count what was imported, on one line."""
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in tally.skipped.most_common())
     skipped = f"skipped {tally.skipped.total():,}" + (f" ({reasons})" if reasons else "")
-    # both are rare, so they are left out if zero
+    # these are rare, so they are left out if zero
     reason = "kept out as forgotten, pruned or not to be remembered"
     kept_out = f"{reason} {tally.kept_out:,}, " if tally.kept_out else ""
     moved = f"moved {tally.moved:,}, " if tally.moved else ""
     unread = f", not read {tally.unread.total():,}" if tally.unread else ""
+    cut = f"cut as too long {tally.left_out['cut']:,}, " if tally.left_out["cut"] else ""
     return (
-        f"new {tally.new:,}, {moved}already there {tally.duplicates:,}, {kept_out}broken {tally.broken:,}, "
-        f"{skipped}{unread}"
+        f"new {tally.new:,}, {cut}{moved}already there {tally.duplicates:,}, {kept_out}"
+        f"broken {tally.left_out['unreadable']:,}, {skipped}{unread}"
     )
 
 
@@ -212,7 +213,8 @@ def as_json(
         "moved": tally.moved,
         "duplicates": tally.duplicates,
         "kept_out": tally.kept_out,
-        "broken": tally.broken,
+        "cut": tally.left_out["cut"],
+        "broken": tally.left_out["unreadable"],
         "skipped": dict(tally.skipped),
         # what people wrote or sent and no parser reads: the exit code is 5 then
         "unread": [

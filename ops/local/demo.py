@@ -88,8 +88,8 @@ def _import(launched: Launched, database: Database, console: Console) -> Tally:
             tally.add(event)
             if isinstance(event, Stored) and event.new:
                 wake_up("ingest")
-    if tally.broken:
-        raise InvalidInput(f"{source.name} has {tally.broken} broken lines", field="file")
+    if broken := tally.left_out["unreadable"]:
+        raise InvalidInput(f"{source.name} has {broken} broken lines", field="file")
     return tally
 
 

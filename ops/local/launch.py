@@ -26,6 +26,7 @@ from ops.local.embedded.server import EmbeddedServer
 from ops.local.stack import Running
 from ops.local.supervisor import Supervisor
 from pipeline.clients.destinations import sent_elsewhere
+from pipeline.operations.doctor import collect
 from schemas.errors import BackscrollError, Permanent, QueueUnavailable, SettingsError, WritesRefused
 from schemas.settings import PREFIX, Settings
 from workers.connection import probe
@@ -77,8 +78,7 @@ def everything(settings: Settings, choices: Choices, say: Say) -> Iterator[Launc
     `BackscrollError` that says what is in the way.
     """
     # refused here and not in a worker's log
-    for sentence in sent_elsewhere(settings):
-        say(sentence)
+    sent_elsewhere(settings)
     stack.require_free(settings.data_dir)
     with contextlib.ExitStack() as cleanup:
         # before the folder is made, in case a port is taken
@@ -89,6 +89,9 @@ def everything(settings: Settings, choices: Choices, say: Say) -> Iterator[Launc
         settings = settings.model_copy(update={"api_key": key})
         settings, servers = _start_servers(settings, cleanup, say)
         settings = _prepare_tables(settings, choices, say)
+        with contextlib.closing(connection.open_database(settings)) as database:
+            for sentence in sent_elsewhere(settings, collect.written_spaces(database)):
+                say(sentence)
         _require_redis(settings)
 
         logs = settings.data_dir / "logs"
@@ -161,9 +164,7 @@ def _prepare_tables(settings: Settings, choices: Choices, say: Say) -> Settings:
     began = time.monotonic()
     owner = settings.owner_database_url
     if owner is None:
-        settings = choose_embedder(settings, choices, active=None)
-        connection.open_database(settings).close()
-        return settings
+        return choose_embedder(settings, choices, active=None)
     before = migrate.state(owner.get_secret_value())
     active = next((name for name, status in before.spaces if status == "active"), None)
     settings = choose_embedder(settings, choices, active)

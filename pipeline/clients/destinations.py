@@ -1,49 +1,48 @@
 """Report what the settings send to other machines, and where: nothing, unless a setting names a model there."""
 
-from pipeline.clients.factory import (
-    make_chat_model,
-    make_embedder,
-    make_learning_model,
-    make_summary_model,
-    space_by_name,
-)
+from collections.abc import Sequence
+
+from pipeline.clients import factory
 from pipeline.clients.http_embedder import HttpEmbedder
 from schemas.server_urls import is_local
 from schemas.settings import Settings
+from schemas.vectors import EmbeddingSpace
+
+_SENTENCES = {
+    "summarize": "Sessions{chats} are sent to {at}, where {model} summarizes them: every message with its time and its "
+    "speaker's name",
+    "extract": "Sessions{chats} are sent to {at}, where {model} learns facts from them, with what was learned of those "
+    "who speak",
+    "hyde": "Questions asked with `hyde` are sent to {at}, where {model} makes up answers",
+}
 
 
-def sent_elsewhere(settings: Settings) -> list[str]:
-    """Return a sentence for each kind of data sent to another machine, saying where. Raises `SettingsError`."""
+def sent_elsewhere(settings: Settings, spaces: Sequence[EmbeddingSpace] = ()) -> list[str]:
+    """Return a sentence for each kind of data sent to another machine, saying where. Raises `SettingsError`.
+
+    Whatever embedder the settings name, texts are embedded into the stored `spaces`, if there are any.
+    """
     sentences = []
-    embedder = make_embedder(settings)
-    if isinstance(embedder, HttpEmbedder) and not is_local(embedder.url):
-        space = space_by_name(settings, ())
-        sentences.append(
-            "Texts of messages, sessions and memories, and questions, are sent to "
-            f"{embedder.url}, where {space.model} embeds them"
-        )
-    summaries = make_summary_model(settings)
-    if summaries is not None and not is_local(f"http://{summaries.provider}"):
-        sentences.append(
-            f"Sessions{_of_chats(settings)} are sent to {summaries.provider}, where {summaries.model} summarizes them: "
-            "every message with its time and its speaker's name"
-        )
-    learning = make_learning_model(settings)
-    if learning is not None and not is_local(f"http://{learning.provider}"):
-        sentences.append(
-            f"Sessions{_of_chats(settings)} are sent to {learning.provider}, where {learning.model} learns facts from "
-            "them, with what was learned of those who speak"
-        )
-    if settings.hyde_model is not None:
-        answers = make_chat_model(settings, settings.hyde_model, setting="HYDE_MODEL")
-        if not is_local(f"http://{answers.provider}"):
+    for named in [factory.settings_for(space, settings) for space in spaces] or [settings]:
+        embedder = factory.make_embedder(named)
+        if isinstance(embedder, HttpEmbedder) and not is_local(embedder.url):
             sentences.append(
-                f"Questions asked with `hyde` are sent to {answers.provider}, where {answers.model} makes up answers"
+                "Texts of messages, sessions and memories, and questions, are sent to "
+                f"{embedder.url}, where {factory.space_by_name(named, ()).model} embeds them"
             )
+    hyde = settings.hyde_model
+    models = {
+        "summarize": factory.make_summary_model(settings),
+        "extract": factory.make_learning_model(settings),
+        "hyde": hyde and factory.make_chat_model(settings, hyde, setting="HYDE_MODEL"),
+    }
+    chats = len(settings.summary_canaries())
+    for kind, model in models.items():
+        if model and not settings.switched_off(kind) and not is_local(f"http://{model.provider}"):
+            values = {
+                "at": model.provider,
+                "model": model.model,
+                "chats": f" of {chats} chats" if chats else "",
+            }
+            sentences.append(_SENTENCES[kind].format(**values))
     return sentences
-
-
-def _of_chats(settings: Settings) -> str:
-    """Name the chats whose sessions a language model reads, if these are restricted."""
-    chats = settings.summary_canaries()
-    return f" of {', '.join(sorted(chats))}" if chats else ""

@@ -173,16 +173,6 @@ async def post(
     return Answer(status=response.status_code, headers=response.headers, body=bytes(body))
 
 
-def without_login(url: str) -> str:
-    """Return a URL without the user and password in it.
-
-    >>> without_login("https://me:secret@models.example:8443/v1")
-    'https://models.example:8443/v1'
-    """
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-
-
 def is_too_long(words: str) -> bool:
     """Tell whether a server's message says that a text, or the requested answer, exceeds the model's window."""
     return any(phrase in words.lower() for phrase in _TOO_LONG)

@@ -7,8 +7,9 @@ from typing import Any
 
 import httpx2
 
-from pipeline.clients.http_calls import MAX_VECTORS_BYTES, http_client, post, refusal, without_login
+from pipeline.clients.http_calls import MAX_VECTORS_BYTES, http_client, post, refusal
 from schemas.errors import ProviderFailed
+from schemas.server_urls import without_secrets
 
 PROVIDER = "ollama"
 DEFAULT_MODEL = "nomic-embed-text"
@@ -22,7 +23,7 @@ class OllamaServer:
     def __init__(self, url: str, model: str, *, dimensions: int | None = None) -> None:
         self._url = url.rstrip("/")
         # for messages
-        self.url = without_login(self._url)
+        self.url = without_secrets(self._url)
         self._model = model
         self._options = {} if dimensions is None else {"dimensions": dimensions}
 

@@ -23,10 +23,11 @@ from pipeline.store.jobs import jobs, outdated
 from pipeline.store.messages import edits as store
 from pipeline.store.messages.message_cues import MessageText
 from pipeline.store.operations import counters
+from pipeline.text import truncate
 from pipeline.text.fencing import without_recalled
 from pipeline.text.tokens import estimate as estimate_tokens
 from schemas.kinds import FORGET
-from schemas.messages import ChatIn
+from schemas.messages import MAX_CONTENT_BYTES, ChatIn
 
 AHEAD = timedelta(minutes=5)
 """An edit dated further ahead counts as made now: a fast clock would win over every later edit."""
@@ -59,10 +60,10 @@ def edit(
 ) -> Changed:
     """Replace a message's text; the newest `edited_at` (None: now) wins, of equal ones the last to arrive.
 
-    An edit that comes before its message waits for it. Raises `DatabaseUnavailable`; then nothing was changed, and the
-    call may be repeated.
+    A long text is cut. An edit that comes before its message waits for it. Raises `DatabaseUnavailable`; then nothing
+    was changed, and the call may be repeated.
     """
-    content = without_recalled(content)
+    content, original_bytes = truncate.within_bytes(without_recalled(content), MAX_CONTENT_BYTES)
     tokens = estimate_tokens(content)
     requested = chat_id, external_id
     with database.tenant(tenant_id) as connection:
@@ -91,7 +92,8 @@ def edit(
             store.set_edited_at(connection, message.id, at)
         if outcome != "edited":
             return Changed(outcome=outcome)
-        lexemes = store.set_content(connection, message.id, content, tokens, at)
+        new = {"content": content, "tokens": tokens, "at": at, "original_bytes": original_bytes}
+        lexemes = store.set_content(connection, message.id, **new)
         counters.add(connection, tenant_id, {"messages_edited": 1})
         if message.waiting:
             derived.remove(connection, tenant_id, chat_id, message_ids=[message.id], texts=[message.content])

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from pipeline.erasure import edits
-from pipeline.ingest import accept, chat_moves
+from pipeline.ingest import accept, chat_moves, left_out
 from pipeline.ingest.accept import Accepted
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.pruned import MessageLimits
@@ -24,9 +24,9 @@ from pipeline.platforms.records import (
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
 from pipeline.store.connections.transactions import persistently
-from schemas.bots.events import EventsReceipt
+from schemas.bots.events import MAX_NAMED, EventsReceipt
 from schemas.errors import Permanent
-from schemas.messages import ChatIn, MessageIn
+from schemas.messages import MAX_CONTENT_BYTES, ChatIn, MessageIn
 
 
 def apply(
@@ -51,7 +51,9 @@ def apply(
                 receipt.leave_out(event.where, event.reason)
             case Skipped() | Unread():
                 kind = event.reason if isinstance(event, Skipped) else event.kind
+                kind = kind if kind in receipt.not_kept or len(receipt.not_kept) < MAX_NAMED else "other"
                 receipt.not_kept[kind] = receipt.not_kept.get(kind, 0) + 1
+                receipt.count(left_out.reason_of(event))
             case _:
                 kept.append(event)
     for step in _steps(kept):
@@ -59,7 +61,7 @@ def apply(
             follows |= _apply(database, tenant_id, step, policy, receipt, limits=limits)
         except Permanent as error:
             where = next((event.where for event in step if not isinstance(event, ChatIn)), "chat")
-            receipt.leave_out(where, str(error))
+            receipt.leave_out(where, str(error), "refused")
     return receipt, follows
 
 
@@ -76,6 +78,8 @@ def count(receipt: EventsReceipt, stored: Accepted) -> None:
     receipt.accepted += stored.new
     receipt.duplicates += stored.duplicates
     receipt.kept_out += stored.kept_out
+    receipt.count("kept_out", stored.kept_out)
+    receipt.count("cut", stored.cut)
 
 
 def _steps(events: Sequence[Event]) -> list[list[Event]]:
@@ -123,13 +127,17 @@ def _apply(
             return frozenset({"ingest"})
         case [Edit() as edit]:
             receipt.edits += 1
+            args = (edit.chat_id, edit.external_id, edit.content, edit.edited_at)
+            change = partial(edits.edit, database, tenant_id, *args, policy, trace_id=trace_id)
+            sender = (edit.chat_id, edit.sender_id, edit.said_at)
             # it would wait for a message that never comes
-            if not suppression.keeps_out_sender(
-                database, tenant_id, edit.chat_id, edit.sender_id, edit.said_at
-            ):
-                args = (edit.chat_id, edit.external_id, edit.content, edit.edited_at)
-                change = partial(edits.edit, database, tenant_id, *args, policy, trace_id=trace_id)
-                return persistently(change).follows
+            is_out = suppression.keeps_out_sender(database, tenant_id, *sender)
+            if is_out or (changed := persistently(change)).outcome == "kept_out":
+                receipt.count("kept_out")
+                return frozenset()
+            is_long = len(edit.content.encode()) > MAX_CONTENT_BYTES
+            receipt.count("cut", is_long and changed.outcome != "unchanged")
+            return changed.follows
         case [Deletion() as deletion]:
             receipt.deletions += 1
             args = (deletion.chat_id, deletion.external_id)

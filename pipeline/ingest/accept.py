@@ -21,10 +21,10 @@ from pipeline.store.connections.trips import Statement
 from pipeline.store.jobs import jobs
 from pipeline.store.messages import accepting, edits
 from pipeline.store.sessions import sessions
-from pipeline.text import tool_calls
+from pipeline.text import tool_calls, truncate
 from pipeline.text.fencing import without_recalled
 from pipeline.text.tokens import estimate as estimate_tokens
-from schemas.messages import ChatIn, MessageIn, clean_text
+from schemas.messages import CUT, MAX_CONTENT_BYTES, ORIGINAL_BYTES, ChatIn, MessageIn, clean_text
 from schemas.sessions import number_of
 
 SLICE_MESSAGES, SLICE_BYTES = 250, 256 * 1024
@@ -40,6 +40,8 @@ class Accepted:
     duplicates: int
     # forgotten, pruned, or sent by somebody whose memory is off
     kept_out: int = 0
+    # among the new ones, those with a text or metadata that had to be cut
+    cut: int = 0
 
 
 def accept(
@@ -78,7 +80,8 @@ def accept(
         new, out = new + stored, out + kept_out
     if out == len(unique):
         return Accepted(new=0, duplicates=0, kept_out=len(messages))
-    return Accepted(new=new, duplicates=len(messages) - new - out, kept_out=out)
+    cut = min(new, sum(not CUT.isdisjoint(message.metadata) for message in unique.values()))
+    return Accepted(new=new, duplicates=len(messages) - new - out, kept_out=out, cut=cut)
 
 
 async def try_accept(
@@ -91,17 +94,25 @@ async def try_accept(
     trace_id: str | None,
 ) -> Accepted | None:
     """Store a few small live messages as `accept` does, from the event loop; None if `accept` must store them."""
+    # what may be cut takes a thread
+    if any(4 * len(message.content) > MAX_CONTENT_BYTES for message in received):
+        return None
     unique = _unique(received)
     if any(message.closes_session for message in unique.values()) or limits.may_concern(received):
         return None
     messages = list(unique.values())
-    statements = _at_once(tenant_id, chat, messages, _sizes(messages), trace_id)
+    statements = _at_once(database, tenant_id, chat, messages, _sizes(messages), trace_id)
     new, stored = await database.try_trip(statements) or (0, False)
     return Accepted(new=int(new), duplicates=len(received) - int(new)) if stored else None
 
 
 def _at_once(
-    tenant_id: str, chat: ChatIn, live: Sequence[MessageIn], sizes: Mapping[str, int], trace_id: str | None
+    database: Database,
+    tenant_id: str,
+    chat: ChatIn,
+    live: Sequence[MessageIn],
+    sizes: Mapping[str, int],
+    trace_id: str | None,
 ) -> list[Statement]:
     """Return the statements that store live messages in one trip, if none of them is suppressed."""
     key = _keys.get(tenant_id)
@@ -113,6 +124,7 @@ def _at_once(
         hashes=suppression.hashes_of(key, chat.chat_id, live),
         priority=jobs.LIVE,
         trace_id=trace_id,
+        only_chats=database.only_chats,
     )
 
 
@@ -130,7 +142,7 @@ def _accept(
     """Store a slice in one transaction; return `(new, kept out)`."""
     closes = any(message.closes_session for message in messages)
     if settle is None and not closes and not limits.may_concern(messages):
-        trip = _at_once(tenant_id, chat, messages, sizes, trace_id)
+        trip = _at_once(database, tenant_id, chat, messages, sizes, trace_id)
         new, stored = database.one_trip(trip, keeps_ready=True) or (0, False)
         if stored:
             return int(new), 0
@@ -157,7 +169,7 @@ def _accept_step_by_step(
     """Store a slice that one trip cannot: imported, partly kept out, or of a new or moved chat; return as `_accept`."""
     out, unnamed = 0, False
     with database.undecided() as connection:
-        key, stored = accepting.begin(connection, tenant_id, chat.chat_id)
+        key, stored = accepting.begin(connection, tenant_id, chat.chat_id, database.only_chats)
         if key is None:
             _keys.pop(tenant_id, None)
         else:
@@ -167,22 +179,23 @@ def _accept_step_by_step(
             received, out, unnamed = before.messages, len(before.kept_out), before.unnamed
             # a description sent under the former id does not describe the present chat
             chat = ChatIn(chat_id=stored.moved_to)
-            key, stored = accepting.begin(connection, tenant_id, chat.chat_id)
+            key, stored = accepting.begin(connection, tenant_id, chat.chat_id, database.only_chats)
         former = [] if key is None else store_moves.former(connection, chat.chat_id)
         admitted = suppression.admit(connection, key, chat.chat_id, received, former=former)
         pruned = limits.came_again(connection, chat.chat_id, admitted.messages)
         kept_out = [*admitted.kept_out, *pruned]
         if kept_out:
             edits.drop_pending(connection, chat.chat_id, kept_out)
-        if admitted.unnamed or unnamed:
-            membership.note_unknown(connection, tenant_id, chat.chat_id)
         out += len(kept_out)
         messages = [message for message in admitted.messages if message.external_id not in pruned]
-        if not messages:
-            return 0, out
-        if stored is None or not chats.is_as_described(stored, chat):
+        if messages and (stored is None or not chats.is_as_described(stored, chat)):
             chats.ensure(connection, tenant_id, chat)
             accepting.hold(connection, chat.chat_id)
+        if admitted.unnamed or unnamed:
+            # in a chat that is new, too: somebody listens there whom nobody knows
+            membership.note_unknown(connection, tenant_id, chat.chat_id)
+        if not messages:
+            return 0, out
         if settle is not None:
             chats.settle(connection, chat.chat_id, settle)
         closing = [(m.session_key, m.sent_at) for m in messages if m.closes_session and m.session_key]
@@ -223,8 +236,12 @@ def _numbered(messages: Sequence[MessageIn]) -> Iterator[MessageIn]:
 
 
 def _as_stored(message: MessageIn) -> MessageIn:
-    """Remove recalled context, which is stored already; a turn without text gets its tool calls as text."""
+    """Remove recalled context, which is stored already; a turn without text gets its tool calls as text. Cut it."""
     content = without_recalled(message.content)
     if not content.strip():
         content = clean_text(tool_calls.written(message.metadata)) or content
-    return message if content == message.content else message.model_copy(update={"content": content})
+    content, original_bytes = truncate.within_bytes(content, MAX_CONTENT_BYTES)
+    if content == message.content:
+        return message
+    marked = {} if original_bytes is None else {ORIGINAL_BYTES: original_bytes}
+    return message.model_copy(update={"content": content, "metadata": message.metadata | marked})

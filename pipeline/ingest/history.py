@@ -172,6 +172,7 @@ class _Import:
             duplicates=accepted.duplicates - moved,
             moved=moved,
             kept_out=accepted.kept_out + result.deleted,
+            cut=accepted.cut,
         )
 
     def relabel(self, chat_id: str, language: str) -> Iterator[Notice]:

@@ -6,11 +6,12 @@ from datetime import datetime
 from heapq import nlargest
 from typing import assert_never
 
-from pipeline.ingest import languages
+from pipeline.ingest import languages, left_out
 from pipeline.platforms.records import Ambiguous, Broken, Notice, Skipped, Times, Unread
 from pipeline.store.chats.chat_languages import DECLARED
 from pipeline.store.connections.database import Database
 from pipeline.store.operations import stats
+from schemas.bots.events import Reason
 from schemas.messages import ChatIn
 
 CHATS_WITH_LANGUAGE = 50
@@ -29,6 +30,8 @@ class Stored:
     moved: int
     # forgotten, pruned, or sent by somebody whose memory is off
     kept_out: int
+    # stored with a text or metadata that had to be cut
+    cut: int = 0
     # sent at a time for which the chat has messages from another source (see `ChatTally`)
     overlapping: int = 0
     # dated in the future, so that they count as sent on arrival
@@ -67,18 +70,22 @@ class Tally:
     duplicates: int = 0
     moved: int = 0
     kept_out: int = 0
+    # of all that is not stored, or not whole
+    left_out: Counter[Reason] = field(default_factory=Counter)
     # by reason
     skipped: Counter[str] = field(default_factory=Counter)
     # by (platform, kind, whether the kind is known)
     unread: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
-    broken: int = 0
     # where the source breaks off: what is missing there is not counted
     breaks_off: list[str] = field(default_factory=list)
 
     def add(self, event: Event) -> None:
         """Count one event."""
+        if isinstance(event, Skipped | Unread | Broken):
+            self.left_out[left_out.reason_of(event)] += 1
         match event:
             case Stored(chat=chat):
+                self.left_out.update({"kept_out": event.kept_out, "cut": event.cut})
                 of_chat = self.chats.setdefault(chat.chat_id, ChatTally(chat_id=chat.chat_id))
                 of_chat.title = chat.title or of_chat.title
                 for counts in (self, of_chat):
@@ -93,7 +100,6 @@ class Tally:
             case Unread(platform=platform, kind=kind, known=known):
                 self.unread[platform, kind, known] += 1
             case Broken(where=where, breaks_off=breaks_off):
-                self.broken += 1
                 if breaks_off:
                     self.breaks_off.append(where)
             case Notice() | Times() | Ambiguous():

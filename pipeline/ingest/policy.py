@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from pipeline.store.chats.chats import Chat
+from schemas.kinds import EXTRACT, SUMMARIZE
 from schemas.sessions import is_named
 from schemas.settings import Settings
 
@@ -39,8 +40,8 @@ class SessionPolicy:
             rolling_messages=settings.session_rolling_messages,
             rolling_tokens=settings.session_rolling_tokens,
             named_rolling_messages=settings.named_rolling_messages(),
-            summaries=settings.session_memory_enabled and settings.session_summarization_enabled,
-            facts=settings.session_memory_enabled and settings.memory_learning_enabled,
+            summaries=settings.switched_off(SUMMARIZE.name) is None,
+            facts=settings.switched_off(EXTRACT.name) is None,
         )
 
     def for_chat(self, chat: Chat) -> "SessionPolicy":

@@ -42,12 +42,16 @@ class Rewrite:
     grown: dict[int, Shape] = field(default_factory=dict)
     # by id: the new range, and the messages and tokens in all
     cut: dict[int, Shape] = field(default_factory=dict)
+    # chats by the id of a session that was closed, and is open again
+    reopened: dict[int, str] = field(default_factory=dict)
     # trace ids by chat, for the log
     traces: Mapping[str, str | None] = field(default_factory=dict)
 
     def join(self, together: Sequence[Session]) -> int:
         """Join sessions into the one with the lowest id, and return that id."""
         survivor, *losers = sorted(session.id for session in together)
+        if all(session.status != "open" for session in together):
+            self.reopened[survivor] = together[0].chat_id
         if losers:
             self.joined[survivor] = losers
         return survivor
@@ -63,15 +67,12 @@ class Rewrite:
                 )
         store.reshape(connection, self.cut)
         store.grow(connection, self.grown)
-        for session_id, chat_id in store.insert(connection, tenant_id, self.begun):
-            committed.tell(
-                connection,
-                "session_opened",
-                tenant=tenant_id,
-                session_id=session_id,
-                chat_id=chat_id,
-                trace_id=self.traces.get(chat_id),
-            )
+        begun = store.insert(connection, tenant_id, self.begun)
+        for event, changed in (("session_opened", begun), ("session_reopened", self.reopened.items())):
+            for session_id, chat_id in changed:
+                trace_id = self.traces.get(chat_id)
+                ids = {"session_id": session_id, "chat_id": chat_id, "trace_id": trace_id}
+                committed.tell(connection, event, tenant=tenant_id, **ids)
         counters.add(connection, tenant_id, {"sessions_opened": len(self.begun)})
 
 
@@ -122,8 +123,10 @@ def close_and_plan(
     others (`LATER`).
     """
     ended = sessions.close_ended(connection, list(traces), policy.gap, policy.ttl)
-    counters.add(connection, tenant_id, {"sessions_closed": len(ended)})
-    for session in ended:
+    # one that a late message opened, and that has ended all the same, was closed all along
+    unchanged = committed.take_back(connection, "session_reopened", "session_id", {s.id for s in ended})
+    counters.add(connection, tenant_id, {"sessions_closed": len(ended) - len(unchanged)})
+    for session in (session for session in ended if session.id not in unchanged):
         committed.tell(
             connection,
             "session_closed",
@@ -211,10 +214,10 @@ def sessionize_anew(connection: Connection, tenant_id: str, chat_id: str, policy
     rewrite = Rewrite()
     for key in keys:
         rows = messages.times(connection, chat_id, key, *FOREVER)
-        parts = sessionize.split((row[0] for row in rows), policy.gap_of(key), closes[chat_id, key])
-        # sessions from which retention has removed messages stay as they are
-        stored, parts = sessionize.remembered(store.of_key(connection, chat_id, key), parts)
-        if parts:
+        stored, times = sessionize.after_pruned(
+            store.of_key(connection, chat_id, key), [row[0] for row in rows]
+        )
+        if parts := sessionize.split(times, policy.gap_of(key), closes[chat_id, key]):
             _add_differences(rewrite, (chat_id, key), chat.language, sessionize.match(stored, parts), rows)
     rewrite.write(connection, tenant_id)
     # live summaries go first: this may run for every chat

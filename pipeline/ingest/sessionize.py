@@ -162,14 +162,18 @@ def match(stored: Sequence[Session], parts: Sequence[Range]) -> list[Match]:
     return matches
 
 
-def remembered(stored: Sequence[Session], parts: Sequence[Range]) -> tuple[list[Session], list[Range]]:
-    """Return `(stored, parts)` without the sessions from which retention has removed messages, which stay."""
-    first = parts[0].started_at if parts else None
-    past = [s.ended_at for s in stored if first is None or s.started_at < first]
-    if not past:
-        return list(stored), list(parts)
-    end = max(past)
-    return [s for s in stored if s.started_at > end], [p for p in parts if p.started_at > end]
+def after_pruned(
+    stored: Sequence[Session], times: Sequence[datetime]
+) -> tuple[list[Session], list[datetime]]:
+    """Return `(stored, times)` after the sessions from which retention has removed messages, which stay.
+
+    What they still hold must not be split together with what follows: that would be their messages no more.
+    """
+    first = min(times, default=None)
+    end = max((s.ended_at for s in stored if first is None or s.started_at < first), default=None)
+    if end is None:
+        return list(stored), list(times)
+    return [s for s in stored if s.started_at > end], [at for at in times if at > end]
 
 
 def cut_by(closes: Sequence[datetime], started_at: datetime, ended_at: datetime) -> bool:

@@ -123,7 +123,10 @@ def _queue_again(
     done = []
     for key in keys:
         with database.tenant(tenant_id) as connection:
-            if taken := quarantine.take_payload(connection, key):
+            # of what could not be read nothing was kept
+            if quarantine.read_payload(connection, key) != "null" and (
+                taken := quarantine.take_payload(connection, key)
+            ):
                 enqueue(*taken)
                 done.append(key)
     return done

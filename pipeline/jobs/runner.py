@@ -21,17 +21,20 @@ from sqlalchemy.exc import DBAPIError
 from pipeline.jobs import failures, suspects
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import claims as store_claims
-from pipeline.store.jobs import jobs
+from pipeline.store.jobs import jobs, outdated
 from pipeline.store.jobs.claims import Turn
 from pipeline.store.jobs.jobs import Claim
 from pipeline.store.operations import counters
 from schemas.errors import BudgetSpent, LeaseLost, Permanent, Retryable
+from schemas.kinds import KINDS
 
 log = structlog.get_logger(__name__)
 
 MODEL_RETRY_SECONDS = 6 * 3600.0
 """Pause before a model is asked again that gave no usable answer."""
 MODEL_ATTEMPTS = 3
+SWITCHED_OFF_SECONDS = 120.0
+"""Pause before it is looked whether what is switched off, for a chat or a backfill, is on again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +45,8 @@ class Policy:
     batch: int
     lease_seconds: float
     max_attempts: int
+    # the setting that keeps jobs of a kind waiting, as it is off
+    switched_off: Callable[[str], str | None] = lambda _: None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +60,8 @@ class Outcome:
     failed: int = 0
     # failures by reason, without message texts, the most frequent first
     reasons: Mapping[str, int] = field(default_factory=dict)
-    # nothing was claimed, as a server is down: the log says which
-    waits: bool = False
+    # why nothing was claimed, if jobs of the kind wait
+    waits: str = ""
     # more may be due: the batch was full, due rows were locked, or a claimed row was enqueued again, whose wake-up may
     # have come while it was held
     more: bool = False
@@ -82,8 +87,10 @@ def run(
     while claims are held. An error of the handler releases its claims, to be retried with a growing delay, or given up
     when the error is permanent or the attempts are used up. A batch that fails is done one by one, so that one bad row
     does not affect the others. Tenants not reached after half of the lease are left to another run. Raises only errors
-    of its own statements (Postgres is down).
+    of its own statements (Postgres is down). Whatever made jobs due, none is claimed of a kind that is switched off.
     """
+    if off := policy.switched_off(kind):
+        return Outcome(waits=f"{off} is off")
     takes_abandoned = suspects.acquire(policy.lease_seconds)
     try:
         with database.maintenance() as connection:
@@ -154,10 +161,25 @@ def _do_all(
     )
 
 
+def _put_off(database: Database, claims: Sequence[Claim], policy: Policy) -> Sequence[Claim]:
+    """Let one tenant's claims wait whose chat or session memory is off, at no attempt; return the others."""
+    if not KINDS[claims[0].kind].fenced_by_change:
+        return claims
+    with database.tenant(claims[0].tenant_id) as connection:
+        memory = not policy.switched_off("memory")
+        off = outdated.switched_off(connection, [claim.key for claim in claims], session_memory=memory)
+        held = jobs.still_held(connection, [claim for claim in claims if claim.key in off]) if off else []
+        jobs.finish(connection, held, again_in=SWITCHED_OFF_SECONDS, error="waits: its memory is off")
+    for claim in held:
+        pass_over(claim)
+    return [claim for claim in claims if claim.key not in off]
+
+
 def _do(database: Database, claims: Sequence[Claim], handler: Handler, policy: Policy) -> Set[str]:
     """Run the handler on one tenant's claims; return the kinds due now."""
     try:
-        return handler(claims[0].tenant_id, claims)
+        wanted = _put_off(database, claims, policy)
+        return handler(claims[0].tenant_id, wanted) if wanted else set()
     except Exception as error:  # noqa: BLE001 - every failure becomes the row's own record
         # An outage affects all of them alike.
         if len(claims) > 1 and not isinstance(error, Retryable):

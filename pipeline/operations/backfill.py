@@ -37,6 +37,8 @@ MADE_UP_SECONDS = 10.0
 # Passes of a vector backfill at most: it begins again if rows still lack a vector at its end.
 PASSES = 3
 RATE_DAYS = 7
+COMPARED = 1000
+"""Number of the newest backfills among which one that does the same is looked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,13 +80,25 @@ def count_tokens(connection: Connection, request: BackfillRequest, current: Curr
     )
 
 
-def start(database: Database, tenant_id: str, request: BackfillRequest, current: Current) -> Backfill:
-    """Store the backfill and enqueue its job; returns at once."""
+def start(
+    database: Database,
+    tenant_id: str,
+    request: BackfillRequest,
+    current: Current,
+    *,
+    by: str = "cli",
+    again: bool = False,
+) -> Backfill:
+    """Store the backfill and enqueue its job; returns at once. One that does the same already is returned instead."""
     with database.tenant(tenant_id) as connection:
+        backfills.lock_starts(connection, tenant_id)
+        for other in [] if again else backfills.listing(connection, COMPARED):
+            if other.state in {"running", "paused"} and other.request.does_as(request):
+                return other.model_copy(update={"was_running": True})
         planned = _plan(connection, request, current)
         total = planned.rows if request.limit is None else min(planned.rows, request.limit)
         chats.ensure_tenant(connection, tenant_id)
-        made = backfills.insert(connection, tenant_id, request, total)
+        made = backfills.insert(connection, tenant_id, request, total, by)
         jobs.enqueue(connection, tenant_id, "backfill", [str(made.id)], priority=jobs.LATER)
     return made
 
@@ -101,6 +115,8 @@ def change_state(database: Database, tenant_id: str, backfill_id: int, wish: str
             )
         backfills.set_state(connection, backfill_id, wish)
         if wish == "running":
+            rest = {name: value for name, value in (backfill.cursor or {}).items() if name != "began"}
+            backfills.advance(connection, backfill_id, rest, 0, 0)
             jobs.enqueue(connection, tenant_id, "backfill", [str(backfill_id)], priority=jobs.LATER)
         return backfill.model_copy(update={"state": wish})
 
@@ -137,8 +153,16 @@ def _window(
         jobs.finish(connection, [claim])
         return set(), False
     request = backfill.request
+    if off := current.switched_off(request.kind):
+        why = f"it waits, as {off} is off"
+        jobs.finish(connection, [claim], again_in=runner.SWITCHED_OFF_SECONDS, error=why)
+        return set(), False
     kind, parameters = KINDS[request.kind], _parameters(connection, request, current)
     cursor = backfill.cursor or {"source": kind.sources[0], "after": None}
+    if "began" not in cursor and (done := _done(connection, backfill)):
+        # what was waited for before says nothing about the rate
+        cursor |= {"began": [chats.database_now(connection).timestamp(), done]}
+        backfills.advance(connection, backfill.id, cursor, 0, 0)
     left = 1 if kind.at_once else request.batch_size
     if request.limit is not None:
         left = min(left, request.limit - backfill.seen)
@@ -240,6 +264,11 @@ def _end_source(
     )
     jobs.finish(connection, [claim])
     return set()
+
+
+def _done(connection: Connection, backfill: Backfill) -> int:
+    (counted,) = backfills.with_pending(connection, [backfill])
+    return counted.seen - counted.pending
 
 
 def _plan(connection: Connection, request: BackfillRequest, current: Current) -> Plan:

@@ -38,6 +38,8 @@ class Current:
     rolls_up: bool = False
     # if a language model: its facts replace those of the rules, in the same chats
     learning_model: str = RULES
+    # the setting that keeps a kind of backfill waiting, as it is off
+    switched_off: Callable[[str], str | None] = lambda _: None
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -50,6 +52,7 @@ class Current:
             summary_chats=settings.summary_canaries(),
             rolls_up=settings.rolls_up(),
             learning_model=settings.learning_model(),
+            switched_off=settings.switched_off,
         )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pipeline.operations import status
+from pipeline.operations.deployment import Deployment
 from pipeline.operations.status import COUNTED_UP_TO, JobCounts
 from pipeline.store.connections.database import Database
 from pipeline.store.models import llm_limits
@@ -40,7 +41,8 @@ class Figures:
     oldest_unplaced_seconds: float
     # of the days that may have changed since the last collection
     days: Sequence[DayFigure]
-    # statuses of spaces, and whether providers are stopped, by name
+    # what runs; statuses of spaces, and whether providers are stopped, by name
+    deployment: Deployment
     spaces: Mapping[str, str]
     providers: Mapping[str, bool]
     database_bytes: int
@@ -48,7 +50,7 @@ class Figures:
 
     def lags(self) -> dict[str, float]:
         """Return how long the oldest message, or session, has waited to be placed, embedded and summarized."""
-        waiting = {jobs.kind: jobs.oldest_seconds or 0.0 for jobs in self.jobs}
+        waiting = {jobs.kind: 0.0 if jobs.waits_for else jobs.oldest_seconds or 0.0 for jobs in self.jobs}
         return {
             "placed": self.oldest_unplaced_seconds,
             "embedded": waiting[EMBED.name],
@@ -68,6 +70,7 @@ def collect(database: Database, seconds: float) -> Figures:
             unplaced=stats.unplaced(connection, COUNTED_UP_TO),
             oldest_unplaced_seconds=stats.oldest_unplaced_seconds(connection) or 0.0,
             days=counters.by_day(connection, seconds),
+            deployment=Deployment.of(connection),
             spaces=dict(checks.space_statuses(connection)),
             providers=llm_limits.states(connection, MAX_PROVIDERS),
             database_bytes=size,

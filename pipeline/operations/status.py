@@ -7,6 +7,7 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from pipeline.operations import costs
+from pipeline.operations.deployment import Deployment
 from pipeline.recall.context_figures import IN_BUCKET
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import backfills, job_admin
@@ -46,6 +47,14 @@ class JobCounts:
     # unclaimed jobs that are due, and for how long the first of them has been
     late: int
     late_seconds: float
+    # the variable that keeps them waiting, as it is off in what runs
+    waits_for: str | None = None
+
+    @property
+    def waiting(self) -> str | None:
+        """A sentence on how many wait for what is off; None: none do."""
+        count = self.pending + self.retrying if self.waits_for else 0
+        return f"{count:,} jobs of {self.kind} wait, as {self.waits_for} is off" if count else None
 
     @property
     def any(self) -> bool:
@@ -167,7 +176,9 @@ def _counters(connection: Connection, days: int) -> dict[str, float]:
 
 def job_counts(connection: Connection) -> list[JobCounts]:
     """Count the jobs of each kind that the role may see, up to `COUNTED_UP_TO`."""
-    return [JobCounts(**row._mapping) for row in job_admin.totals(connection, COUNTED_UP_TO)]
+    off = Deployment.of(connection).switched_off
+    rows = job_admin.totals(connection, COUNTED_UP_TO)
+    return [JobCounts(**row._mapping, waits_for=off(row.kind)) for row in rows]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -87,6 +87,18 @@ def revoke(database: Database, tenant_id: str, key_id: int) -> ListedKey:
     return revoked
 
 
+def end_login(database: Database, tenant_id: str, login: bytes) -> None:
+    """End a login for good, for all processes."""
+    with database.tenant(tenant_id) as connection:
+        suppression.put(connection, tenant_id, [("key", "login", login.hex())], None)
+
+
+def has_ended(database: Database, tenant_id: str, login: bytes) -> bool:
+    """Tell whether a login has been ended."""
+    with database.tenant(tenant_id) as connection:
+        return suppression.is_suppressed(connection, "key", "login", login.hex())
+
+
 def end_again(connection: Connection, key: bytes, ended: Mapping[bytes, datetime | None]) -> int:
     """End the keys whose secrets have ended according to a suppression list with this key; return how many."""
     names = {suppression.hash_of(key, "key", d.hex()): key_id for key_id, d in store.digests(connection)}

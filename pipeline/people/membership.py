@@ -17,6 +17,7 @@ from schemas.people.users import Members
 def set_members(database: Database, tenant_id: str, chat_id: str, senders: Sequence[str]) -> Members:
     """Set the members of a chat; later speakers are added, and people whose memory is off stay unnamed.
 
+    A chat that was kept apart is no longer, if the database serves all chats (`visibility`).
     Raises `NotFound`, `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
@@ -28,6 +29,8 @@ def set_members(database: Database, tenant_id: str, chat_id: str, senders: Seque
         hidden = suppression.unremembered(connection, senders)
         named = sorted({store.UNKNOWN if sender in hidden else sender for sender in senders})
         store.replace(connection, tenant_id, chat_id, named)
+        if not database.only_chats:
+            store.rejoin(connection, chat_id)
     return show(database, tenant_id, chat_id)
 
 
@@ -82,12 +85,14 @@ def show(database: Database, tenant_id: str, chat_id: str) -> Members:
         if chat is None:
             raise _unknown(chat_id)
         members = store.of_chat(connection, chat.chat_id)
+        apart = store.is_apart(connection, chat.chat_id)
         names = defaultdict[str, list[str]](list)
         for row in store.names(connection, chat.chat_id):
             if row.sender_name:
                 names[row.sender_id].append(row.sender_name)
     named = [member for member in members if member != store.UNKNOWN]
-    return Members(chat_id=chat.chat_id, members=named, names=names, unnamed=len(named) < len(members))
+    unnamed = len(named) < len(members)
+    return Members(chat_id=chat.chat_id, members=named, names=names, unnamed=unnamed, apart=apart)
 
 
 def _unknown(chat_id: str) -> NotFound:

@@ -2,9 +2,15 @@
 
 The database prefilters; the pure functions here decide. They fail closed: a chat without known members, or with a
 listener whose name is not kept, is shown only what was learned in it.
+
+Who is in a chat, and whether it is a direct one, is stated by whoever hands over its messages. An API key for some
+chats is not trusted in this: it sees only what was learned in these chats, and of what was learned in no chat only what
+is the organization's. What it states of a chat sets the chat apart (triggers of the tables `chats` and `chat_members`):
+nothing learned elsewhere is shown there and nothing learned there is shown elsewhere, except between that key's own
+chats, until a key for all chats sets the members. It cannot change the kind of an existing chat.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import get_args
 
@@ -42,17 +48,24 @@ def policy_of(stored: str | None) -> VisibilityPolicy:
 
 
 def place_of_question(
-    chat_id: str, kind: str, members: Iterable[str], *, unnamed: bool = False, asker: str | None = None
+    chat_id: str,
+    kind: str,
+    members: Iterable[str],
+    *,
+    unnamed: bool = False,
+    asker: str | None = None,
+    apart: bool = False,
 ) -> Place:
     """Return the place of a question, with the chat's members and the asker in it.
 
     `unnamed` says that a member's name is not kept. In a direct chat with one known person that is this person;
-    anywhere else, and where no member is known, it is an unknown listener.
+    anywhere else, and where no member is known, it is an unknown listener. In a chat set `apart` anybody may listen.
     """
     known = frozenset(members)
     persons = known if asker is None else known | {asker}
     alone = kind == "direct" and len(persons) == 1
-    return Place(chat_id=chat_id, kind=kind, persons=persons, others=not alone and (unnamed or not known))
+    others = apart or (not alone and (unnamed or not known))
+    return Place(chat_id=chat_id, kind=kind, persons=persons, others=others)
 
 
 def may_show(policy: VisibilityPolicy, learned: Place, here: Place) -> bool:
@@ -75,10 +88,18 @@ def is_alone(here: Place, asker: str | None) -> bool:
     return here.kind != "group" and not here.others and asker is not None and here.persons == {asker}
 
 
-def visible(policy: VisibilityPolicy, here: Place, places: Iterable[Place]) -> Visible:
-    """Return the places whose memories may be shown here; this place's own always may."""
+def visible(
+    policy: VisibilityPolicy, here: Place, places: Iterable[Place], only_chats: Collection[str] | None = None
+) -> Visible:
+    """Return the places whose memories may be shown here; this place's own always may.
+
+    With `only_chats`, those of the asking key, no others are among them, whatever the policy.
+    """
     chats = {place.chat_id for place in places if may_show(policy, place, here)}
-    return Visible(everywhere=policy == "tenant", chats=frozenset(chats | {here.chat_id}))
+    if only_chats is None:
+        return Visible(everywhere=policy == "tenant", chats=frozenset(chats | {here.chat_id}))
+    shown = set(only_chats) if policy == "tenant" else chats & set(only_chats)
+    return Visible(everywhere=False, chats=frozenset(shown | {here.chat_id}), unplaced=False)
 
 
 def seen(connection: Connection, chat_id: str, kind: str, user_id: str | None) -> Seen:
@@ -88,7 +109,17 @@ def seen(connection: Connection, chat_id: str, kind: str, user_id: str | None) -
 
 def seen_by(present: Present, chat_id: str, kind: str) -> Seen:
     """Return what may be shown in a chat of a kind to those who are present."""
-    here = place_of_question(chat_id, kind, present.members, unnamed=present.unnamed, asker=present.asker)
+    confined = present.only_chats is not None
+    here = place_of_question(
+        chat_id,
+        kind,
+        present.members,
+        unnamed=present.unnamed,
+        asker=present.asker,
+        apart=present.apart and not confined,
+    )
     places = [Place(**{**place, "persons": frozenset(place["persons"])}) for place in present.places]
-    shown = visible(policy_of(present.policy), here, places)
-    return Seen(visible=shown, asker_ids=list(present.asker_ids), alone=is_alone(here, present.asker))
+    shown = visible(policy_of(present.policy), here, places, present.only_chats)
+    # of a key for some chats nobody knows for whom it asks
+    alone = not confined and is_alone(here, present.asker)
+    return Seen(visible=shown, asker_ids=list(present.asker_ids), alone=alone)

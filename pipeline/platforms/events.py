@@ -24,11 +24,11 @@ PARSERS: dict[str, Callable[[Any], Iterator[Event]]] = {
 }
 
 
-def parse(platform: str, value: Any) -> list[Event]:
+def parse(platform: str, value: Any, *, most: int | None = MAX_BATCH) -> list[Event]:
     """Return the events of a platform's payload, in order; unreadable items are `Broken`.
 
     Raises `NotFound` for a platform that is not known, and `InvalidInput` for what is no payload of the platform, or
-    says too much.
+    says more than `most` things.
     """
     parser = PARSERS.get(platform)
     if parser is None:
@@ -40,10 +40,8 @@ def parse(platform: str, value: Any) -> list[Event]:
         for event in parser(value):
             events.append(event)
             # the platform repeats the chat with each message
-            if len(events) > 2 * MAX_BATCH:
-                raise InvalidInput(
-                    f"the body says more than {MAX_BATCH} things: send it in parts", field="body"
-                )
+            if most is not None and len(events) > 2 * most:
+                raise InvalidInput(f"the body says more than {most} things: send it in parts", field="body")
     except RecursionError:
         raise InvalidInput("the body is nested too deeply", field="body") from None
     return events

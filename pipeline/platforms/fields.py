@@ -11,6 +11,7 @@ from pipeline.platforms import attachments
 from pipeline.platforms.kinds import MAX_KIND_CHARS
 from pipeline.platforms.records import (
     MAX_LINE_CHARS,
+    NO_TEXT,
     Broken,
     Deletion,
     Edit,
@@ -22,7 +23,7 @@ from pipeline.platforms.records import (
     Skipped,
     Times,
 )
-from schemas.base import in_words
+from schemas.base import FROM_PLATFORM, in_words
 from schemas.errors import InvalidInput
 from schemas.messages import MAX_NAME_CHARS, MAX_TITLE_CHARS, ChatIn, ChatKind, Content, Id, MessageIn, SaidAt
 
@@ -89,10 +90,11 @@ def read_message(
 ) -> ReadMessage:
     """Return the message with this text and these attachments, if it has either; `fields` as in `MessageIn`."""
     if not (content := attachments.with_media(text, media)):
-        return Skipped(where=where, reason="message without text")
+        return Skipped(where=where, reason=NO_TEXT)
     kept = {"media": list(media), **metadata} if media else metadata
     try:
-        message = MessageIn.model_validate({**fields, "content": content, "metadata": kept})
+        raw = {**fields, "content": content, "metadata": kept}
+        message = MessageIn.model_validate(raw, context=FROM_PLATFORM)
     except ValidationError as error:
         return Broken(where=where, reason=sentence(error))
     return Record(chat_id=chat_id, message=message, where=where, by_clock=by_clock, aliases=aliases)
@@ -207,7 +209,7 @@ def _checked(adapter: TypeAdapter[Any], value: object, name: str) -> Any:
     if value is None:
         raise ValueError(f"{name} is missing")
     try:
-        return adapter.validate_python(value)
+        return adapter.validate_python(value, context=FROM_PLATFORM)
     except ValidationError as error:
         raise ValueError(
             in_words([{**error.errors(include_url=False)[0], "loc": (name,)}], None)[0]

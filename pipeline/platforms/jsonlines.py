@@ -19,8 +19,9 @@ from pydantic import ValidationError
 
 from pipeline.platforms import attachments, fields
 from pipeline.platforms.identity import ImportIds, Positions
-from pipeline.platforms.records import Broken, ImportOptions, Parsed, Record, Skipped, Times
-from schemas.messages import MAX_TITLE_CHARS, ChatIn, MessageIn
+from pipeline.platforms.records import NO_TEXT, Broken, ImportOptions, Parsed, Record, Skipped, Times
+from schemas.base import FROM_PLATFORM
+from schemas.messages import ChatIn, MessageIn
 
 _WHICH_CHAT = "chat_id is missing: put it on the line, on a chat line above, or say --chat"
 
@@ -90,7 +91,7 @@ class Reader:
         chat = {
             "chat_id": chat_id,
             "platform": platform,
-            "title": title[:MAX_TITLE_CHARS] or None,
+            "title": title or None,
             "kind": kind,
         }
         yield from self.read({"type": "chat", **chat}, where)
@@ -103,7 +104,7 @@ class Reader:
             body = {"content": content, "metadata": {"media": media} if media else {}}
             yield from self.read(message | body, where)
         else:
-            yield Skipped(where=where, reason="message without text")
+            yield Skipped(where=where, reason=NO_TEXT)
 
     def _chat(self, raw: dict[str, Any]) -> ChatIn:
         chat = ChatIn.model_validate(
@@ -112,7 +113,8 @@ class Reader:
                 "time_zone": self._zone_name(raw),
                 "language": raw.get("language") or self._options.language,
                 "kind": self._options.kind or raw.get("kind"),
-            }
+            },
+            context=FROM_PLATFORM,
         )
         self._current = chat.chat_id
         self._zones[chat.chat_id] = ZoneInfo(chat.time_zone) if chat.time_zone else None
@@ -141,7 +143,7 @@ class Reader:
         by_clock = isinstance(raw["sent_at"], datetime) and raw["sent_at"].tzinfo is zone
         if sent_at is None:
             del raw["sent_at"]
-        message = MessageIn.model_validate(raw)
+        message = MessageIn.model_validate(raw, context=FROM_PLATFORM)
         if "position" not in raw:
             position = self._positions.next((chat_id, message.sent_at))
             message = message.model_copy(update={"position": position})

@@ -1,12 +1,14 @@
 """Parse Standard Webhooks that hold our own payloads: `{"type": "message.created", "timestamp": …, "data": {…}}`."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from pipeline.platforms import fields
 from pipeline.platforms.records import Deletion, Edit, Event, Record
+from schemas.base import FROM_PLATFORM
 from schemas.errors import InvalidInput
-from schemas.payloads import EditEvent, IngestPayload, MessageAddress, parse_payload
+from schemas.payloads import EditEvent, MessageAddress, QueuedIngest, parse_payload
 
 
 def parse(value: Any) -> Iterator[Event]:
@@ -20,17 +22,23 @@ def parse(value: Any) -> Iterator[Event]:
     data = value.get("data")
     match kind:
         case "message.created":
-            payload = parse_payload(IngestPayload, data)
-            if payload.tenant is not None:
-                raise InvalidInput(
-                    "data.tenant: whose the messages are is decided otherwise; leave it out", field="tenant"
-                )
-            yield payload.chat
-            for number, message in enumerate(payload.messages):
-                yield Record(chat_id=payload.chat.chat_id, message=message, where=f"data.messages[{number}]")
+            listed = fields.dict_of(data).get("messages") or None
+            messages = listed if isinstance(listed, list) else [listed]
+            yield from fields.each_of(messages, "data.messages", partial(_message, data))
         case "message.edited":
-            yield Edit(where="data", **parse_payload(EditEvent, data).model_dump(exclude={"v"}))
+            edit = parse_payload(EditEvent, data, FROM_PLATFORM)
+            yield Edit(where="data", **edit.model_dump(exclude={"v"}))
         case "message.deleted":
             yield Deletion(where="data", **parse_payload(MessageAddress, data).model_dump())
         case _:
             yield fields.not_kept("type", kind)
+
+
+def _message(data: dict[str, Any], raw: dict[str, Any], where: str) -> Iterator[Event]:
+    payload = QueuedIngest.model_validate(data | {"messages": raw}, context=FROM_PLATFORM)
+    if payload.tenant is not None:
+        raise InvalidInput(
+            "data.tenant: whose the messages are is decided otherwise; leave it out", field="tenant"
+        )
+    yield payload.chat
+    yield Record(chat_id=payload.chat.chat_id, message=payload.messages[0], where=where)

@@ -58,7 +58,8 @@ def build_context(
         parsed = parse_question(connection, for_context(connection, query, settings))
     ask = prepare_query(database, tenant_id, parsed, embedder, stopwatch)
     if query.hyde:
-        ask = hyde.with_answer(database, tenant_id, ask, embedder, gateway, stopwatch)
+        off = settings.switched_off("hyde")
+        ask = hyde.with_answer(database, tenant_id, ask, embedder, gateway, stopwatch, off)
     ranked = gather_ranked(database, tenant_id, ask, stopwatch, reranker)
     with stopwatch.timed("assemble"):
         context = assemble(query, ask, ranked, budget, tokenizer)

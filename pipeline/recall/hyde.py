@@ -47,15 +47,19 @@ def with_answer(
     embedding: Embedding | None,
     gateway: Gateway | None,
     stopwatch: Stopwatch,
+    off: str | None = None,
 ) -> Ask:
     """Add a hypothetical answer to a query that finds little; `degraded` says why if none could be made.
 
-    Takes at most `TIMEOUT_SECONDS` longer than two searches. The model is called outside any transaction.
+    Takes at most `TIMEOUT_SECONDS` longer than two searches. The model is called outside any transaction, and not at
+    all if a setting is `off`.
     """
     if not query.request.memory:
         return query
     if gateway is None:
         return _degraded(query, "BACKSCROLL_HYDE_MODEL names no language model")
+    if off is not None:
+        return _degraded(query, f"{off} is off")
     with database.tenant(tenant_id) as connection, stopwatch.timed("hyde_search"):
         if not finds_little(rank_messages(connection, query)):
             return query

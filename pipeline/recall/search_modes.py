@@ -67,7 +67,8 @@ def search(
         parsed = parse_question(connection, request)
     prepared = prepare_query(database, tenant_id, parsed, embedder, Stopwatch())
     if query.hyde:
-        prepared = hyde.with_answer(database, tenant_id, prepared, embedder, gateway, Stopwatch())
+        without = settings.switched_off("hyde")
+        prepared = hyde.with_answer(database, tenant_id, prepared, embedder, gateway, Stopwatch(), without)
     with database.tenant(tenant_id) as connection:
         if query.mode == "similar" and prepared.terms.embedded is not None:
             return _similar(connection, prepared, query)

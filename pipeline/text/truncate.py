@@ -1,6 +1,7 @@
 """Shorten a text to a number of characters or tokens, on one line where it must be."""
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from itertools import pairwise
 
@@ -14,6 +15,8 @@ _INDENTED = re.compile(r"^(?: {2}|\t)[^\S\n]*+\S", re.MULTILINE)
 # White space counts as no token, so longer runs are cut to this length.
 _MAX_SPACE_CHARS = 40
 _LONG_SPACE = re.compile(rf"[^\S\n]{{{_MAX_SPACE_CHARS + 1},}}+")
+# What joins signs that are seen as one, and the letters of flags.
+_JOINERS = re.compile("[\u200c\u200d\U0001f3fb-\U0001f3ff\U0001f1e6-\U0001f1ff\U000e0020-\U000e007f]")
 
 
 def shortened(text: str, chars: int) -> str:
@@ -38,6 +41,26 @@ def within_tokens(text: str, tokens: int, count: Count = estimate_line) -> str:
     if count(text) <= tokens:
         return text
     return shortened(text, longest(0, len(text), lambda size: count(shortened(text, size)) <= tokens))
+
+
+def within_bytes(text: str, size: int) -> tuple[str, int | None]:
+    """Cut a text longer than `size` bytes in UTF-8, between words or characters; return it and how long it was.
+
+    >>> within_bytes("one two three four five six seven eight", 32)
+    ('one two three… [cut: 39 bytes]', 39)
+    """
+    if 4 * len(text) <= size or (length := len(text.encode())) <= size:
+        return text, None
+    mark = f"{ELLIPSIS} [cut: {length} bytes]"
+    at = len(text.encode()[: size - len(mark.encode())].decode(errors="ignore"))
+    near = range(at, max(at - 200, 0), -1)
+    blank = next((place for place in near if text[place].isspace()), 0)
+    at = blank or next((place for place in near if not _joined(text[place - 1 : place + 1])), at)
+    return text[:at].rstrip() + mark, length
+
+
+def _joined(pair: str) -> bool:
+    return unicodedata.category(pair[-1])[0] == "M" or _JOINERS.search(pair) is not None
 
 
 def blank_out(text: str, places: Iterable[tuple[int, int]]) -> str:

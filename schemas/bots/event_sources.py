@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from schemas.base import Closed, Frozen
-from schemas.messages import Name, cleaned
+from schemas.bots.keys import MAX_CHATS
+from schemas.messages import Id, Name, cleaned
 
 SourcePlatform = Literal["telegram", "slack", "discord", "whatsapp", "matrix", "standard"]
 
@@ -21,6 +22,8 @@ class SourceIn(Closed):
     secret: Annotated[str, BeforeValidator(cleaned), Field(min_length=16, max_length=512)] | None = None
     """Slack's signing secret, Discord's public key, or the secret of WhatsApp's app. Null: one is made, for the
     platforms that take ours."""
+    chats: Annotated[list[Id], Field(min_length=1, max_length=MAX_CHATS)] | None = None
+    """The only chats that it may write to; what it says of others is not kept. Null: all of the tenant."""
 
 
 class Source(Frozen):
@@ -29,6 +32,12 @@ class Source(Frozen):
     source_id: str
     platform: str
     label: str
+    chats: list[str] | None
+    """The only chats that it may write to. Null: all."""
+    made_by: int | None
+    """The API key that made it, and with which it ends. Null: the key of the settings."""
+    has_ended: bool = False
+    """Whether that key has ended, so that what the platform sends is refused."""
     created_at: datetime
 
 

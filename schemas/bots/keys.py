@@ -35,7 +35,8 @@ class KeyIn(Closed):
     requests_per_second: Annotated[float, Field(ge=0.1, le=100_000)] | None = None
     """Null: no limit."""
     messages_per_day: Annotated[int, Field(ge=1, lt=2**31)] | None = None
-    """Messages handed over in a day (UTC), also those that were there already. Null: no limit."""
+    """Messages handed over in a day (UTC), also those that were there already. Each edit, deletion, list of members,
+    memory, document and answer counts as one. Null: no limit."""
     expires_at: Time | None = None
     """Null: it does not expire."""
 

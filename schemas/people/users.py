@@ -58,3 +58,6 @@ class Members(Frozen):
     unnamed: bool
     """Whether there are members whose id is not stored. Then nothing learned in other chats is shown here, until
     all members are named again."""
+    apart: bool
+    """Whether an API key for some chats has said who is here. Then nothing learned in other chats is shown here, nor
+    there what was learned here, until a key for all chats sets the members."""

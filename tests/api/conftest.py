@@ -2,7 +2,6 @@
 
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
@@ -17,6 +16,7 @@ from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
 from schemas.settings import Settings
 from tests.conftest import HELLO, copied, settings_of
+from tests.waiting import ended, until
 from workers.api.app import make_web_app
 from workers.api.protocol import Protocol
 from workers.queues import INGEST
@@ -39,9 +39,8 @@ def served(settings: Settings) -> Iterator[httpx.Client]:
     running = threading.Thread(target=run)
     running.start()
     try:
-        while not server.started:
-            assert running.is_alive(), "the HTTP API did not start"
-            time.sleep(0.01)
+        until(lambda: server.started or not running.is_alive(), "the HTTP API has started")
+        assert running.is_alive(), "the HTTP API did not start"
         assert settings.api_key is not None
         with httpx.Client(
             base_url=f"http://127.0.0.1:{listener.getsockname()[1]}",
@@ -51,7 +50,7 @@ def served(settings: Settings) -> Iterator[httpx.Client]:
             yield client
     finally:
         server.should_exit = True
-        running.join()
+        ended(running)
         listener.close()
 
 

@@ -8,12 +8,12 @@ from sqlalchemy import text
 
 from pipeline.erasure import forget
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.store.connections.database import Database
 from schemas.settings import Settings
 from tests.api.conftest import CHAT, body, problem_of, said
 from tests.conftest import TENANT
+from tests.test_pipeline import run
 
 SLASHED = "matrix:!house/garden:example.org"
 IN_PATH = quote(SLASHED, safe="")
@@ -27,10 +27,7 @@ def contents(database: Database) -> list[str]:
 def do_forget(database: Database, settings: Settings) -> None:
     """What a worker does."""
     policy = Policy(batch=10, lease_seconds=60, max_attempts=3)
-    while runner.run(
-        database, "forget", forget.forgetter(database, SessionPolicy.of(settings)), policy
-    ).claimed:
-        pass
+    run(database, "forget", forget.forgetter(database, SessionPolicy.of(settings)), policy)
 
 
 def test_a_user_is_forgotten_and_the_receipt_says_when_it_is_done(

@@ -16,6 +16,7 @@ from pipeline.store.connections.database import Database
 from schemas.settings import Settings
 from tests.api.conftest import CHAT, away, body, problem_of, said
 from tests.conftest import TENANT
+from tests.waiting import until
 from workers.api import keyring
 
 Serve = Callable[[Settings], httpx.Client]
@@ -174,6 +175,24 @@ def test_a_key_hands_over_so_many_messages_a_day_at_all_processes(settings: Sett
         assert here.post("/v1/messages", json=body(said(5))).status_code == 429
 
 
+def test_whatever_stores_what_people_wrote_counts_as_a_message_of_the_day(client: httpx.Client) -> None:
+    message, edit = f"/v1/messages/{CHAT}/unknown", {"content": "x" * 60_000}
+    with using(client, made(client, messages_per_day=3)["key"]) as bot:
+        for _ in range(2):
+            assert bot.patch(message, json=edit).status_code == 202
+        assert bot.delete(message).status_code == 200
+        edited = {"type": "message.edited", "data": {"chat_id": CHAT, "external_id": "m9", "content": "x"}}
+        for method, path, sent in (
+            ("PATCH", message, edit),
+            ("DELETE", message, None),
+            ("PUT", f"/v1/chats/{CHAT}/members", {"members": ["test:ann"]}),
+            ("POST", "/v1/events/standard", edited),
+            ("POST", "/v1/messages", body()),
+        ):
+            refused = bot.request(method, path, json=sent)
+            assert "3 messages a day" in problem_of(refused, 429)["detail"], path
+
+
 def test_with_postgres_away_a_known_key_goes_on_and_another_is_asked_to_come_again(
     client: httpx.Client, postgres: EmbeddedPostgres, database_name: str
 ) -> None:
@@ -200,8 +219,7 @@ def test_when_a_key_was_used_is_written_within_seconds(client: httpx.Client) -> 
     assert last_used() == [None, None]
     with using(client, used["key"]) as bot:
         bot.get("/v1/keys/current")
-    while last_used()[1] is None:
-        time.sleep(0.1)
+    until(lambda: last_used()[1], "the use is written")
     assert last_used()[0] is None
 
 

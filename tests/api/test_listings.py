@@ -12,12 +12,13 @@ from tests.conftest import POLICY
 from tests.memories.test_entity_graph import tell
 from tests.memories.test_learning import Talk
 from tests.recall.test_context import do_all
+from tests.waiting import rounds
 
 
 def pages(client: httpx.Client, path: str, key: str, cursor: str, **given: Any) -> list[dict[str, Any]]:
     """Everything that is listed, read page by page."""
     found: list[dict[str, Any]] = []
-    while True:
+    for _ in rounds(f"{path} has an end"):
         answer = client.get(path, params=given | ({"after": found[-1][cursor]} if found else {}))
         assert answer.status_code == 200, answer.text
         page = answer.json()[key]
@@ -25,6 +26,7 @@ def pages(client: httpx.Client, path: str, key: str, cursor: str, **given: Any) 
             return found
         assert len(page) <= given["limit"]
         found += page
+    return found
 
 
 def test_chats_sessions_and_questions_are_read_page_by_page(

@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,7 +15,10 @@ from pipeline.store.connections.database import Database
 from tests.api.conftest import CHAT, body, problem_of, said
 from tests.conftest import TENANT
 from tests.scripts import batch
+from tests.waiting import SECONDS, ended, until
 from workers.queues import INGEST
+
+WAITING = "SELECT pid FROM pg_locks WHERE NOT granted"
 
 
 def stored(database: Database) -> list[str]:
@@ -88,11 +90,10 @@ def test_the_victim_of_a_deadlock_is_tried_again_unseen_by_its_sender(
         )
         sending.start()
         with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as observer:
-            while not observer.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone():
-                time.sleep(0.01)
+            until(lambda: observer.execute(WAITING).fetchone(), "the API waits for m3")
         rival.execute(insert, [TENANT, CHAT, "m2"])
         rival.rollback()
-        sending.join()
+        ended(sending)
     # Then both messages are there
     assert answers[0].status_code == 202, answers[0].text
     assert answers[0].json()["accepted"] == 2
@@ -113,7 +114,7 @@ def test_large_batches_that_come_at_once_are_all_accepted_and_hold_up_nobody(
         answers = [senders.submit(send, number) for number in range(4)]
         small = client.post("/v1/messages", json=body(chat="test:small"))
         assert (small.status_code, client.get("/readyz").status_code) == (202, 200)
-        assert [answer.result() for answer in answers] == [202] * 4
+        assert [answer.result(SECONDS) for answer in answers] == [202] * 4
     with database.tenant(TENANT) as connection:
         sizes = connection.scalars(
             text("SELECT octet_length(content) FROM messages WHERE chat_id = 'test:0'")
@@ -136,8 +137,7 @@ def test_a_message_that_waits_for_its_chat_holds_up_no_other_and_outlives_its_co
         # Given a chat that somebody else keeps locked, and a message of it
         rival.execute("SELECT FROM chats WHERE chat_id = %s FOR UPDATE", [CHAT])
         waiting = sender.submit(client.post, "/v1/messages", json=body(said(50)))
-        while not (waits := observer.execute("SELECT pid FROM pg_locks WHERE NOT granted").fetchone()):
-            time.sleep(0.01)
+        waits = until(lambda: observer.execute(WAITING).fetchone(), "the message waits for its chat")
         # When messages of another chat come, they are accepted before it
         for number in range(60, 70):
             assert client.post("/v1/messages", json=body(said(number), chat=another)).status_code == 202
@@ -145,5 +145,5 @@ def test_a_message_that_waits_for_its_chat_holds_up_no_other_and_outlives_its_co
         # When its connection ends on the way, it is accepted all the same once the chat is free
         observer.execute("SELECT pg_terminate_backend(%s, 5000)", [waits[0]])
         rival.rollback()
-        assert waiting.result().json()["accepted"] == 1
+        assert waiting.result(SECONDS).json()["accepted"] == 1
     assert stored(database).count("m50") == 1

@@ -22,7 +22,7 @@ from schemas.bots.keys import KeyIn
 from schemas.settings import Settings
 from tests.api.conftest import CHAT, away, body, problem_of, said
 from tests.conftest import TENANT, refusing
-from tests.ops.running import until
+from tests.waiting import ended, until
 from workers.api import backlog
 
 Serve = Callable[[Settings], httpx.Client]
@@ -183,10 +183,10 @@ def test_a_large_request_that_ends_midway_goes_on_where_it_ended(
         sending.start()
         # When the connection to Postgres is lost while it waits
         with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as observer:
-            while not (waits := observer.execute("SELECT pid FROM pg_locks WHERE NOT granted").fetchone()):
-                time.sleep(0.01)
+            locks = "SELECT pid FROM pg_locks WHERE NOT granted"
+            waits = until(lambda: observer.execute(locks).fetchone(), "the request waits for the message")
             observer.execute("SELECT pg_terminate_backend(%s)", [waits[0]])
-        sending.join()
+        ended(sending)
         rival.rollback()
     # Then the sender is told to come again, and nothing that is not so
     problem = problem_of(answers[0], 503)

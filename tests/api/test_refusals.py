@@ -4,6 +4,7 @@ import json
 import socket
 import urllib.error
 import urllib.request
+from contextlib import ExitStack
 from typing import Any
 
 import httpx
@@ -17,7 +18,9 @@ from pipeline.store.connections.database import Database
 from schemas.memory.documents import MAX_DOCUMENT_BYTES
 from tests.api.conftest import CHAT, body, problem_of, said
 from tests.conftest import TENANT
-from workers.api.bodies import MAX_BODY_BYTES
+from tests.ops.running import until
+from tests.waiting import rounds
+from workers.api.bodies import LARGE_BODY_BYTES, LARGE_HELD, MAX_BODY_BYTES
 from workers.api.linger import LINGER_BYTES
 
 
@@ -150,8 +153,10 @@ def test_a_body_over_the_limit_is_refused_by_what_it_states(standing_client: htt
     with sending(standing_client, KEY, MAX_BODY_BYTES + 1) as connection:
         # Then it is told before a byte of them was read
         answer = b""
-        while not answer.endswith(b"}"):
+        for _ in rounds("the refusal has come"):
             answer += connection.recv(65536)
+            if answer.endswith(b"}"):
+                break
     assert b" 413 " in answer.splitlines()[0]
     assert str(MAX_BODY_BYTES).encode() in answer
     # and so is somebody without the key
@@ -189,6 +194,32 @@ def test_a_sender_that_stalls_is_told_so(
     with sending(standing_client, KEY, 100) as connection:
         connection.sendall(b"{")
         assert b" 408 " in connection.recv(65536)
+
+
+def test_large_bodies_wait_for_their_turn_and_small_ones_do_not(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.api.bodies.TURN_SECONDS", 0.2)
+    large = json.dumps(body(*(said(number, "x" * 200) for number in range(500))))
+    assert len(large) > LARGE_BODY_BYTES
+    with ExitStack() as stalled:
+        # Given as many senders of large bodies as are read at once, which stall in the middle
+        for _ in range(LARGE_HELD):
+            connection = stalled.enter_context(sending(client, KEY, len(large)))
+            connection.sendall(large[: LARGE_BODY_BYTES + 1].encode())
+
+        def status() -> int:
+            return client.post("/v1/messages", content=large).status_code
+
+        # Then another one is told when to send it again
+        until(lambda: status() == 503, "all turns are taken")
+        refused = client.post("/v1/messages", content=large)
+        assert "nothing is stored twice" in problem_of(refused, 503)["detail"]
+        assert int(refused.headers["retry-after"]) > 0
+        # and small ones are taken all the while
+        assert client.post("/v1/messages", json=body(said(1))).status_code == 202
+    # and when those have gone, so are large ones
+    until(lambda: status() == 202, "turns are free")
 
 
 def test_no_such_path_and_no_such_method_are_told_in_the_same_shape(standing_client: httpx.Client) -> None:

@@ -8,7 +8,7 @@ import pytest
 import redis as redis_client
 
 from tests.api.conftest import body, problem_of, said
-from tests.ops.running import until
+from tests.waiting import until
 from workers.queues import OF_KIND
 
 

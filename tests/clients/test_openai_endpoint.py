@@ -238,6 +238,7 @@ def test_a_certificate_is_verified_and_a_private_authority_is_given_by_the_envir
         cwd=tmp_path,
         check=True,
         capture_output=True,
+        timeout=600,
     )
 
     class Answering(BaseHTTPRequestHandler):

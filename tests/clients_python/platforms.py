@@ -18,6 +18,7 @@ from aiohttp import web
 from slack_sdk.signature import SignatureVerifier
 
 from tests.providers.http_server import Answered, serving
+from tests.waiting import SECONDS, ended
 
 UNKNOWN = "I do not know."
 Answer = Callable[[str, str, dict[str, Any]], Any]
@@ -201,9 +202,9 @@ class Discord:
         try:
             yield f"http://127.0.0.1:{runner.addresses[0][1]}"
         finally:
-            asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result()
+            asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(SECONDS)
             loop.call_soon_threadsafe(loop.stop)
-            serving.join()
+            ended(serving)
             left = asyncio.all_tasks(loop)
             for task in left:
                 task.cancel()

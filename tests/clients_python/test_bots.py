@@ -19,7 +19,7 @@ from tests.apart import packages
 from tests.clients_python.conftest import BOILER, CHAT
 from tests.clients_python.platforms import Discord, Slack, Telegram, answering, complete
 from tests.clients_python.start_bot import EXAMPLES
-from tests.ops.running import until
+from tests.waiting import until
 
 HERE = Path(__file__).parent
 PATH = f"{HERE.parents[1] / 'ops/clients/python'}:{HERE.parents[1]}"
@@ -39,7 +39,7 @@ def test_a_bot_has_at_most_25_lines_of_which_three_are_for_memory(bot: str) -> N
     assert len(asks) == 1
     assert len(uses) - len(asks) <= 3
     if bot.endswith(".mjs"):
-        subprocess.run(["/usr/bin/env", "node", "--check", EXAMPLES / bot], check=True)
+        subprocess.run(["/usr/bin/env", "node", "--check", EXAMPLES / bot], check=True, timeout=600)
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def started(bot: str, platform: str, folder: Path, url: str, **settings: str) ->
             yield
         finally:
             process.kill()
-            process.wait()
+            process.wait(60)
 
 
 def said(number: int, text: str) -> dict[str, Any]:

@@ -1,10 +1,13 @@
-"""The buffer: the API is killed and started again under load, and nothing is lost, doubled or out of order."""
+"""The buffer: the API and the bot are killed, and its disk is full, and nothing is lost, doubled or out of order."""
 
 import asyncio
+import json
+import os
+import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from email.message import Message as Headers
 from pathlib import Path
 
 import httpx
@@ -13,8 +16,9 @@ from backscroll_client import AsyncBackscroll, Backscroll, Message
 
 from ops.local.embedded.ports import free_port
 from schemas.settings import Settings
-from tests.api.test_process import environment, start
+from tests.api.test_process import environment, start, until_healthy
 from tests.clients_python.conftest import CHAT
+from tests.providers.http_server import Answered, serving
 
 # A bot that writes down each message before it hands it over, until it is killed.
 BOT = f"""
@@ -39,18 +43,12 @@ class Api:
         self.process = start(self.port, environment(self.settings), self.log)
 
     def wait(self) -> None:
-        while True:
-            assert self.process.poll() is None, self.log.read_text()
-            try:
-                httpx.get(f"{self.url}/healthz")
-            except httpx.TransportError:
-                time.sleep(0.05)
-            else:
-                return
+        with httpx.Client(base_url=self.url) as client:
+            until_healthy(self.process, client, self.log)
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait()
+        self.process.wait(60)
 
     def stored(self) -> list[str]:
         """What is stored of the chat, in its order."""
@@ -112,3 +110,83 @@ def test_nothing_is_lost_doubled_or_out_of_order_while_the_api_and_the_bot_are_k
 def said(number: int) -> Message:
     message: Message = {"external_id": str(number), "sender_id": "app:7", "content": f"№ {number}"}
     return message | {"sent_at": 1777300000 + number}  # type: ignore[return-value]
+
+
+def run(script: str, *words: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", script, *map(str, words)]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": ":".join(sys.path)}
+    )
+
+
+def external_ids(body: bytes) -> list[str]:
+    return [message["external_id"] for message in json.loads(body)["messages"]]
+
+
+def test_a_bot_that_is_killed_before_it_hears_that_a_message_is_committed_sends_it_again(
+    tmp_path: Path,
+) -> None:
+    sent: list[str] = []
+
+    def answer(_method: str, _path: str, _headers: Headers, body: bytes) -> Answered:
+        sent.extend(external_ids(body))
+        if sent[-1] == "5" and sent.count("5") == 1:
+            os.kill(bot.pid, signal.SIGKILL)
+        return 202, {}, b'{"accepted": 1}'
+
+    with serving(answer) as url:
+        with run(BOT, url, tmp_path / "buffer") as bot:
+            bot.wait(60)
+        with Backscroll(url, "test-key", buffer=tmp_path / "buffer") as memory:
+            assert memory.waiting == 1
+            assert memory.flush() is True
+    assert sent == ["0", "1", "2", "3", "4", "5", "5"]
+
+
+# What may be in a file is limited instead of a disk, which only the administrator could make.
+FULL = f"""
+import httpx, resource, sys
+from backscroll_client import Backscroll, BufferUnusable
+def said(number):
+    return {{"external_id": str(number), "sender_id": "app:7", "content": 5000 * "ю", "sent_at": 1777300000}}
+_, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+with Backscroll(sys.argv[1], "test-key", buffer=sys.argv[2]) as memory:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, most))
+    number = 0
+    try:
+        while True:
+            assert memory.add("{CHAT}", said(number)) is False
+            number += 1
+    except BufferUnusable as error:
+        assert "hand it over again" in str(error), error
+    httpx.post(sys.argv[1] + "/up")
+    assert memory.add("{CHAT}", said(number)) is True
+    assert memory.add("{CHAT}", said(number + 1)) is True
+    assert memory.flush() is True
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    assert memory.add("{CHAT}", said(number + 2)) is True
+with Backscroll(sys.argv[1], "test-key", buffer=sys.argv[2]) as memory:
+    print(number, memory.waiting)
+"""
+
+
+def test_a_bot_on_a_full_disk_says_what_it_cannot_keep_and_goes_on_with_the_api(tmp_path: Path) -> None:
+    sent: list[str] = []
+    is_up = False
+
+    def answer(_method: str, path: str, _headers: Headers, body: bytes) -> Answered:
+        nonlocal is_up
+        if path == "/up":
+            is_up = True
+        elif is_up:
+            sent.extend(external_ids(body))
+        return (202, {}, b'{"accepted": 1}') if is_up else (503, {}, b"")
+
+    with serving(answer) as url, run(FULL, url, tmp_path / "buffer") as bot:
+        told, _ = bot.communicate(timeout=60)
+        assert bot.returncode == 0
+    number, waiting = map(int, told.split())
+    assert number > 2
+    # nothing is sent twice, though the file was told of the commits only when there was room again
+    assert sent == [str(n) for n in range(number + 3)]
+    assert waiting == 0

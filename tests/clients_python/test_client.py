@@ -17,6 +17,7 @@ from backscroll_client import (
     AsyncBackscroll,
     Backscroll,
     BufferUnusable,
+    Forbidden,
     KeyRefused,
     Message,
     NotFound,
@@ -99,7 +100,10 @@ def test_a_busy_api_is_asked_again_when_it_says() -> None:
     def answer(*_: object) -> Answered:
         times.append(time.monotonic())
         status, headers = next(statuses)
-        return status, headers, b'{"hits": []}' if status == 200 else b'{"type": "x", "detail": "Later."}'
+        answer = (
+            b'{"hits": []}' if status == 200 else b'{"type": "urn:backscroll:problem:x", "detail": "Later."}'
+        )
+        return status, headers | {"Content-Type": "application/problem+json"}, answer
 
     with serving(answer) as url:
         with Backscroll(url, "key") as memory:
@@ -108,7 +112,8 @@ def test_a_busy_api_is_asked_again_when_it_says() -> None:
         assert times[2] - times[1] >= 1
         # and what answers otherwise is no Backscroll
         statuses = iter([(200, {})])
-        with Backscroll(url, "key") as memory, pytest.raises(ApiFailed, match="not answered by a Backscroll"):
+        not_one = pytest.raises(ApiFailed, match="not answered by a Backscroll: 200")
+        with Backscroll(url, "key", patience=0) as memory, not_one:
             memory.context(CHAT, "boiler")
         # but not for longer than the bot has patience
         statuses = iter([(429, {"Retry-After": "120"})])
@@ -133,25 +138,83 @@ def test_what_is_wrong_in_the_buffer_keeps_nothing_else_waiting(
         assert "tout va bien" in back.context(CHAT, "Ça va ?").text
         # Then the wrong one is told of and set aside
         assert "messages.0.sent_at" in caplog.text
-        assert back.waiting == 1
+        assert back.waiting == 0
+        (aside,) = back.set_aside()
+        assert json.loads(aside.body)["messages"][0]["external_id"] == "2"
+        assert "messages.0.sent_at" in aside.reason
         assert back.flush() is True
-        # and one that is wrong now is told to whoever sends it
-        with pytest.raises(Refused, match="sender_id"):
-            back.add(CHAT, said(4, sender_id=""))
-        assert back.waiting == 1
-    assert contents(memory) == [BOILER, "tout va bien"]
+        # and one that is wrong now is told to whoever sends it, and those beside it are there
+        with pytest.raises(Refused, match=r"messages\.1\.sender_id") as refused:
+            back.add(CHAT, said(4, "ça va"), said(5, sender_id=""))
+        assert refused.value.field == "messages.1.sender_id"
+        assert back.set_aside() == [aside]
+    assert contents(memory) == [BOILER, "tout va bien", "ça va"]
+
+
+def test_the_url_of_something_else_and_a_key_that_may_not_lose_nothing(
+    api: httpx.Client, url: str, memory: Backscroll, tmp_path: Path
+) -> None:
+    # Given a bot with a wrong URL, which a Backscroll answers, and one whose key is only for another chat
+    with Backscroll(f"{url}/v0", buffer=tmp_path / "wrong", patience=0) as wrong:
+        assert wrong.add(CHAT, said(1)) is False
+        with pytest.raises(ApiFailed, match="Is the URL right"):
+            wrong.latest(CHAT)
+    scoped = {"label": "bot", "scopes": ["ingest", "context"], "chats": ["telegram:1"], "messages_per_day": 5}
+    key = api.post("/v1/keys", json=scoped).json()
+    with Backscroll(api_key=key["key"], buffer=tmp_path / "limited", patience=0) as limited:
+        with pytest.raises(Forbidden, match="only for some chats"):
+            limited.add(CHAT, said(2, "тоже"))
+        # Then it goes on with the other chat, as far as a day's limit lets it, and so do its questions
+        messages = [said(number, f"n° {number}") for number in range(8)]
+        assert limited.add("telegram:1", *messages) is False
+        assert limited.waiting == 1 + 3
+        assert "n° 4" in limited.context("telegram:1", "Which number was last?").text
+        with pytest.raises(Forbidden):
+            limited.flush()
+        assert contents(memory, "telegram:1") == [f"n° {number}" for number in range(5)]
+    with Backscroll(api_key="unknown", buffer=tmp_path / "limited") as unknown:
+        with pytest.raises(KeyRefused, match="unknown here"):
+            unknown.flush()
+        assert unknown.waiting == 1 + 3
+    # When both have what they need
+    for name in ("wrong", "limited"):
+        with Backscroll(buffer=tmp_path / name) as right:
+            assert right.flush() is True
+            assert right.set_aside() == []
+    # Then all of it is there
+    assert contents(memory) == [BOILER, "тоже"]
+    assert contents(memory, "telegram:1") == [f"n° {number}" for number in range(8)]
+
+
+def test_what_no_request_can_hold_is_refused_at_once(tmp_path: Path) -> None:
+    with Backscroll("http://127.0.0.1:9", " key\n", buffer=tmp_path / "buffer") as memory:
+        for unsent in ("", ".", "..", "x" * 70_000):
+            with pytest.raises(Refused, match="is no id"):
+                memory.edit(CHAT, unsent, "boiler")
+        assert memory.waiting == 0
+    for url, key in (
+        ("http://[::", "key"),
+        ("localhost:8420", "key"),
+        ("http://127.0.0.1:9", "k\ney"),
+        ("", "ключ"),
+    ):
+        with pytest.raises(ValueError, match=r"not a URL|no key has"):
+            Backscroll(url, key)
 
 
 def test_a_buffer_is_of_one_client_and_does_not_grow_for_ever(tmp_path: Path) -> None:
     path = tmp_path / "buffer.sqlite"
     with Backscroll("http://127.0.0.1:9", "key", buffer=path, max_buffered=2) as memory:
-        with pytest.raises(BufferUnusable, match="locked"):
+        with pytest.raises(BufferUnusable, match=r"locked.* A client has it open"):
             Backscroll("http://127.0.0.1:9", "key", buffer=path)
         memory.add(CHAT, said(1))
         memory.delete(CHAT, "1")
         with pytest.raises(BufferUnusable, match="full: 2 requests"):
             memory.add(CHAT, said(3))
     assert os.listdir(tmp_path) == ["buffer.sqlite"]  # noqa: PTH208
+    for unusable in (tmp_path, tmp_path / "buffer.sqlite" / "inside"):
+        with pytest.raises(BufferUnusable, match="cannot be used"):
+            Backscroll("http://127.0.0.1:9", "key", buffer=unusable)
 
 
 GENERATOR = ("openapi-python-client==0.29.1", "ruamel.yaml==0.19.1")
@@ -206,7 +269,10 @@ def test_a_client_generated_from_the_description_works_against_the_api(
         capture_output=True,
         text=True,
         check=True,
+        timeout=600,
     )
     # every route is understood, and so is every answer
     assert "WARNING" not in made.stdout + made.stderr, made.stdout + made.stderr
-    subprocess.run([sys.executable, "-c", STORY, str(api.base_url).rstrip("/")], cwd=tmp_path, check=True)
+    subprocess.run(
+        [sys.executable, "-c", STORY, str(api.base_url).rstrip("/")], cwd=tmp_path, check=True, timeout=600
+    )

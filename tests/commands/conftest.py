@@ -34,6 +34,7 @@ from schemas.settings import Settings
 from tests.api.conftest import served
 from tests.conftest import CHECKOUT, MIGRATED, POLICY, TENANT, Templates
 from tests.test_pipeline import learns
+from tests.waiting import ended, rounds
 from workers import broker
 
 SAMPLE = CHECKOUT / "ops/local/samples/harbour_house.jsonl"
@@ -112,8 +113,9 @@ class Workers:
 
     def finish(self, *kinds: str, policy: Policy = POLICY) -> None:
         """Work until nothing is due, of some kinds or of all."""
-        while self.step(*kinds, policy=policy):
-            pass
+        for _ in rounds("all work is done"):
+            if not self.step(*kinds, policy=policy):
+                break
 
     @contextmanager
     def busy(self) -> Iterator[None]:
@@ -131,7 +133,7 @@ class Workers:
             yield
         finally:
             stop.set()
-            thread.join()
+            ended(thread)
 
 
 @pytest.fixture

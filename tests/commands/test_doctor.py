@@ -14,6 +14,7 @@ from ops.local import stack
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
 from pipeline.enrich.summaries import prompts
+from pipeline.ingest import left_out
 from pipeline.ingest.accept import accept
 from pipeline.operations import retention
 from pipeline.operations.doctor import check_servers, collect
@@ -156,6 +157,19 @@ def test_a_transaction_that_waits_for_its_client_is_found(
     assert found(run) == {}
 
 
+def test_words_that_could_not_be_kept_are_found_and_what_is_meant_to_be_left_out_is_not(
+    run: Run, database: Database
+) -> None:
+    left_out.report(database, TENANT, "slack", {"kind": 7, "no_text": 1, "kept_out": 2}, {})
+    assert found(run) == {}
+    left_out.report(database, TENANT, "slack", {"unreadable": 1200, "cut": 1}, {})
+    (finding,) = diagnose(run)["findings"]
+    assert (finding["check"], finding["severity"]) == ("left-out", "warning")
+    assert finding["what"].startswith("1,200 unreadable from slack, 1 cut from slack of tenant default")
+    # and the status has all of it
+    assert run("status", "--json").json["today"]["left_out:slack:kind"] == 7
+
+
 def test_an_invalid_index_is_found_and_built_anew_by_the_owner(
     run: Run,
     memory: None,
@@ -239,7 +253,7 @@ def test_a_language_model_that_cannot_be_asked_is_found_and_what_it_is_sent_is_s
         server.replies(refused("no such model", 404))
         assert found(run, "--model") == {"summaries": "error"}
         well = diagnose(run, "--model")
-        assert (well["findings"], well["sent"]) == ([], ["Nothing is sent to another machine"])
+        assert (well["findings"], well["sent"]) == ([], ["Nothing would be sent to another machine"])
         # as a summary is asked for
         assert server.requests[-1]["response_format"]["json_schema"]["schema"] == prompts.SCHEMA
     monkeypatch.setenv("BACKSCROLL_OPENAI_BASE_URL", "https://models.example.org/v1")

@@ -68,6 +68,27 @@ def test_a_broken_line_is_named_counted_and_skipped_and_strictly_nothing_is_writ
     assert (empty.code, "holds no messages" in empty.err) == (2, True)
 
 
+def test_what_is_too_long_is_cut_and_all_that_is_left_out_is_counted(
+    run: Run, database: Database, tmp_path: Path
+) -> None:
+    path = tmp_path / "history.jsonl"
+    good = {"chat_id": "app:1", "sender_id": "app:7", "content": "hi", "sent_at": "2024-05-01T09:00:00Z"}
+    long = {"content": "шум " * 20_000, "sender_name": "я" * 300, "metadata": {"note": "x" * 17_000, "by": 7}}
+    path.write_text("\n".join(map(json.dumps, [good, good | long, good | {"content": "", "sent_at": 1e30}])))
+    imported = run("import", path, "--json").json
+    assert (imported["new"], imported["cut"], imported["broken"]) == (2, 1, 1)
+    assert "cut as too long 1" not in run("import", path).out
+    ((content, name, metadata),) = rows(
+        database, "SELECT content, sender_name, metadata FROM messages WHERE length(content) > 2"
+    )
+    assert content.endswith(" шум… [cut: 140000 bytes]")
+    assert name == "я" * 255
+    assert metadata == {"by": 7, "original_bytes": 140_000, "original_metadata_bytes": 17_021}
+    # the second time nothing was stored, and the same line could not be read
+    counted = rows(database, "SELECT name, sum(value) FROM daily_counters WHERE name LIKE 'left%' GROUP BY 1")
+    assert dict(counted) == {"left_out:jsonl:cut": 1, "left_out:jsonl:unreadable": 2}
+
+
 def test_work_that_was_given_up_ends_the_waiting_with_code_5(
     run: Run, workers: Workers, database: Database, whatsapp: Write
 ) -> None:

@@ -15,6 +15,7 @@ from tests.commands.conftest import Run, Workers
 from tests.conftest import TENANT, message
 from tests.ingest.test_quarantine import as_owner, refuse
 from tests.jobs.test_runner import failing, pass_time
+from tests.waiting import rounds
 
 CHAT = "test:1"
 POLICY = Policy(batch=200, lease_seconds=60, max_attempts=3)
@@ -27,7 +28,9 @@ def talk(database: Database, chat_id: str = CHAT, count: int = 6, tenant: str = 
 
 def kill(database: Database, kind: str) -> None:
     """Let everything owed of a kind fail until it is given up."""
-    while runner.run(database, kind, failing(ValueError("model fell over")), POLICY).claimed:
+    for _ in rounds("it is given up"):
+        if not runner.run(database, kind, failing(ValueError("model fell over")), POLICY).claimed:
+            break
         pass_time(database)
 
 

@@ -90,6 +90,23 @@ def test_a_refused_payload_is_a_dead_letter_whose_text_is_shown_on_demand_alone(
     assert (letter["kind"], letter["key"]) == ("payload", item["key"])
 
 
+def test_a_text_that_is_too_long_is_stored_without_its_end_and_counted(
+    app: Celery, database: Database
+) -> None:
+    # whoever sends a task hears of no refusal
+    sent = payload(1)
+    sent["messages"][1] |= {"content": "долго " * 9000, "sender_name": "я" * 300}
+    done = app.tasks["backscroll.ingest"].apply(kwargs=sent).get()
+    assert done == {"accepted": 2, "duplicates": 0, "kept_out": 0}
+    with database.tenant(TENANT) as connection:
+        stored = connection.execute(text("SELECT content, metadata FROM messages WHERE external_id = '2'"))
+        content, metadata = stored.one()
+        names = connection.scalars(text("SELECT name FROM daily_counters WHERE name LIKE 'left_out%'")).all()
+    assert content.endswith(" долго… [cut: 99000 bytes]")
+    assert metadata == {"original_bytes": 99_000}
+    assert names == ["left_out:other:cut"]
+
+
 def test_what_is_replayed_is_queued_exactly_as_it_came_and_stays_there_if_its_worker_dies(
     run: Run, refuse: Refuse, broker: "redis_client.Redis", app: Celery, database: Database
 ) -> None:

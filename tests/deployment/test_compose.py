@@ -60,6 +60,7 @@ def test_compose_lint_finds_nothing_but_what_is_explained() -> None:
         capture_output=True,
         text=True,
         check=False,
+        timeout=600,
     )
     assert found.returncode == 0, found.stdout + found.stderr
 
@@ -110,7 +111,7 @@ def test_what_must_be_set_is_what_the_example_lists(tmp_path: Path) -> None:
     shutil.copy(CHECKOUT / ".env.example", tmp_path)
     text = (tmp_path / ".env.example").read_text()
     commands = re.findall(r"^#   (.+)$", text, re.MULTILINE)
-    subprocess.run(["/bin/bash", "-euc", "\n".join(commands)], cwd=tmp_path, check=True)
+    subprocess.run(["/bin/bash", "-euc", "\n".join(commands)], cwd=tmp_path, check=True, timeout=600)
     filled = dict(
         line.split("=", 1) for line in (tmp_path / ".env").read_text().splitlines() if re.match(r"\w+=", line)
     )

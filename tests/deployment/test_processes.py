@@ -48,7 +48,7 @@ def healthy(service: dict[str, Any], environment: dict[str, str], old: str = "",
     kind, *test = service["healthcheck"]["test"]
     command = ["/bin/sh", "-c", *test] if kind == "CMD-SHELL" else test
     command = [plain(part).replace(old, new) if old else plain(part) for part in command]
-    done = subprocess.run(command, env=environment, capture_output=True, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=600)
     return done.returncode == 0
 
 
@@ -63,7 +63,7 @@ def running(
     finally:
         # how they end when asked is told elsewhere, and a worker takes half a minute for it
         process.kill()
-        process.wait()
+        process.wait(60)
 
 
 def wait_until(true: Callable[[], bool], process: subprocess.Popen[bytes], folder: Path) -> None:
@@ -90,7 +90,9 @@ def test_migrate_makes_roles_and_tables_and_says_no_password(
         **{f"{role.upper()}_PASSWORD": password or "" for role, password in passwords.items()},
     )
     command = [plain(part) for part in services["migrate"]["command"]]
-    done = subprocess.run(command, env=given, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env=given, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600
+    )
     assert done.returncode == 0, done.stderr
     for password in passwords.values():
         assert password

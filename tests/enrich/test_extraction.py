@@ -10,6 +10,7 @@ from pipeline.enrich.facts import extraction
 from pipeline.enrich.protocols import Source
 from pipeline.enrich.summaries import extractive
 from tests.text.builders import message
+from tests.waiting import ended
 
 
 def test_of_very_much_text_the_beginning_of_each_message_is_read_and_the_summary_says_so() -> None:
@@ -40,8 +41,7 @@ def test_threads_extract_one_after_another_and_keep_their_leases(monkeypatch: py
     threads = [Thread(target=extract) for _ in range(6)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    ended(*threads)
     assert most == [1] * 6
     # those that waited said meanwhile that they are alive
     assert renewed

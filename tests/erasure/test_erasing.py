@@ -1,6 +1,5 @@
 """Erasing at size: it looks things up by an index, locks what it must and no more, and is finished by somebody."""
 
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -22,6 +21,7 @@ from schemas.people.forgetting import Subject
 from schemas.settings import Settings
 from tests.conftest import SESSION_POLICY, TENANT, message
 from tests.test_pipeline import CHAT, place, rows, run
+from tests.waiting import SECONDS, until
 
 OTHER = ChatIn(chat_id="test:other")
 
@@ -57,8 +57,7 @@ def until_somebody_waits(database: Database, count: int = 1) -> None:
         "SELECT 1 FROM pg_locks l JOIN pg_stat_activity a USING (pid) "
         "WHERE NOT l.granted AND a.datname = current_database()"
     )
-    while len(rows(database, waiting)) < count:
-        time.sleep(0.01)
+    until(lambda: len(rows(database, waiting)) >= count, f"{count} transactions wait for a lock")
 
 
 def log(database: Database, context_id: str, query: str, shown: list[str], chat: str = CHAT.chat_id) -> None:
@@ -88,8 +87,8 @@ def test_an_edit_that_waits_for_forgetting_brings_nothing_back(database: Databas
             where = (database, TENANT, CHAT.chat_id, "m")
             edit = pool.submit(edits.edit, *where, "der Schlüssel 🗝", None, SESSION_POLICY)
             until_somebody_waits(database, 2)
-        forgetting.result()
-        assert edit.result().outcome == "kept_out"
+        forgetting.result(SECONDS)
+        assert edit.result(SECONDS).outcome == "kept_out"
     assert rows(database, "SELECT count(*) FROM pending_changes") == [(0,)]
 
 
@@ -116,7 +115,7 @@ def test_what_is_erased_in_one_chat_holds_up_no_other_while_it_waits_for_an_acce
             until_somebody_waits(talked)
             # Then another chat's messages are accepted meanwhile
             assert accept.accept(impatient, TENANT, OTHER, [message(60, id="new")]).new == 1
-        erasing.result()
+        erasing.result(SECONDS)
 
 
 # An edit, a memory that was learned there, and a message.

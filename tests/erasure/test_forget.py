@@ -13,6 +13,7 @@ from pipeline.memories.statements import remember
 from pipeline.people import api_keys
 from pipeline.store.connections.database import Database
 from pipeline.store.people import event_sources
+from schemas.bots.event_sources import SourceIn
 from schemas.bots.keys import KeyIn
 from schemas.memory.memories import MemoryIn
 from schemas.memory.memory_changes import MemoryCorrection, MemoryPromotion
@@ -251,7 +252,9 @@ def test_keys_and_sources_name_nothing_that_was_forgotten(remembered: Database) 
         return [(key.label, key.chats) for key in reversed(api_keys.listing(remembered, TENANT))]
 
     with remembered.tenant(TENANT) as connection:
-        event_sources.add(connection, TENANT, "hook", "telegram", "Zora's group", "a secret of its own")
+        for name, given in (("hook", None), ("her hook", [DIRECT.chat_id])):
+            hook = SourceIn(platform="telegram", label="Zora's group", chats=given)
+            event_sources.add(connection, TENANT, name, hook, "a secret of its own", None)
     chats = [DIRECT.chat_id, GROUP.chat_id]
     for label, given in (("Зора's own", chats[:1]), ("zora's", chats), ("everybody's", None)):
         api_keys.create(remembered, TENANT, KeyIn(label=label, scopes=["ingest"], chats=given))
@@ -262,6 +265,10 @@ def test_keys_and_sources_name_nothing_that_was_forgotten(remembered: Database) 
     accept.accept(remembered, TENANT, DIRECT, [message(2, "again", id="again")])
     forgotten(remembered, Subject(kind="chat", chat_id=DIRECT.chat_id))
     assert kept() == [("Зора's own", []), ("zora's", [GROUP.chat_id]), ("everybody's", None)]
+    assert rows(remembered, "SELECT source_id, chats FROM sources ORDER BY chats") == [
+        ("her hook", []),
+        ("hook", None),
+    ]
     forgotten(remembered, Subject(kind="tenant"))
     assert kept() == [("", None)]
     assert rows(remembered, "SELECT source_id, label FROM sources") == [("hook", "")]

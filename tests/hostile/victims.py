@@ -36,6 +36,7 @@ from pipeline.store.memories.entity_graph import EntityRow
 from pipeline.store.people import event_sources
 from pipeline.store.sessions import sessions
 from schemas.backfills import BackfillRequest
+from schemas.bots.event_sources import SourceIn
 from schemas.bots.keys import KeyIn
 from schemas.memory.memories import MemoryIn
 from schemas.messages import ChatIn
@@ -148,9 +149,8 @@ def _name(database: Database, tenant: str, word: str) -> None:
             connection.execute(text("SELECT id FROM memories WHERE learned_by <> ''")).scalars().all()
         ):
             entity_graph.note(connection, tenant, memory, named)
-        event_sources.add(
-            connection, tenant, f"{tenant}-source", "telegram", word, f"{word}-secret-of-a-source"
-        )
+        source = SourceIn(platform="telegram", label=word, chats=[f"{tenant}:{word}"])
+        event_sources.add(connection, tenant, f"{tenant}-source", source, f"{word}-secret-of-a-source", None)
 
 
 def _leave_owed(database: Database, tenant: str, word: str, rules: SessionPolicy) -> None:

@@ -1,7 +1,6 @@
 """Accepting: in slices, with what is owed and how soon, and beside whoever edits, places or counts."""
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from tests.conftest import SESSION_POLICY, TENANT, message
 from tests.test_pipeline import rows
+from tests.waiting import ended, until
 
 CHAT = ChatIn(chat_id="test:house")
 
@@ -28,8 +28,9 @@ def in_the_background(act: Callable[[], object]) -> threading.Thread:
 
 def wait_for_a_lock(observer: psycopg.Connection) -> int:
     """The number of the server process that waits for somebody."""
-    while not (found := observer.execute("SELECT pid FROM pg_locks WHERE NOT granted").fetchone()):
-        time.sleep(0.01)
+    waiting = "SELECT pid FROM pg_locks WHERE NOT granted"
+    found = until(lambda: observer.execute(waiting).fetchone(), "somebody waits for a lock")
+    assert found is not None
     return int(found[0])
 
 
@@ -54,7 +55,7 @@ def test_an_edit_that_comes_while_its_message_is_stored_is_applied(
             [TENANT, CHAT.chat_id],
         )
         editor.commit()
-    accepting.join()
+    ended(accepting)
     row = "SELECT content, revision, edited_at IS NOT NULL FROM messages WHERE external_id = 'm'"
     assert rows(database, row) == [("new", 2, True)]
     assert rows(database, "SELECT 1 FROM pending_changes") == []

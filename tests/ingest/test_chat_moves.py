@@ -12,7 +12,6 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.erasure import edits, forget
 from pipeline.ingest import accept as ingest
 from pipeline.ingest import chat_moves
-from pipeline.jobs import runner
 from pipeline.llm.gateway import Call, Gateway
 from pipeline.memories.statements import remember
 from pipeline.people import api_keys
@@ -26,11 +25,12 @@ from schemas.payloads import ContextQuery
 from schemas.people.forgetting import Subject
 from schemas.sessions import key_of
 from schemas.settings import Settings
-from tests.conftest import HELLO, POLICY, SESSION_POLICY, TENANT, message
+from tests.conftest import HELLO, SESSION_POLICY, TENANT, message
 from tests.erasure.test_edits import work
 from tests.ingest.test_sessions_stored import expected, place_all, stored
 from tests.llm.chat_models import ScriptedModel, asking
-from tests.test_pipeline import rows
+from tests.test_pipeline import rows, run
+from tests.waiting import rounds
 
 OLD, NEW = ChatIn(chat_id="test:1", title="The house"), ChatIn(chat_id="test:2")
 FINAL = "test:3"
@@ -41,8 +41,7 @@ def accept(database: Database, chat: ChatIn, *said: MessageIn) -> ingest.Accepte
 
 
 def finish(database: Database) -> None:
-    while runner.run(database, "forget", forget.forgetter(database, SESSION_POLICY), POLICY).claimed:
-        pass
+    run(database, "forget", forget.forgetter(database, SESSION_POLICY))
 
 
 def move(database: Database, chat: str, into: str) -> None:
@@ -200,10 +199,11 @@ def test_messages_may_come_under_both_ids(database: Database, monkeypatch: pytes
 
     coming = threading.Thread(target=come)
     coming.start()
-    while coming.is_alive():
+    for _ in rounds("all have come"):
         finish(database)
         place_all(database)
-    coming.join()
+        if not coming.is_alive():
+            break
     finish(database)
     assert [row[3] for row in stored_after(database, NEW.chat_id)] == [3] * 15
     assert rows(database, "SELECT count(*) FROM messages WHERE chat_id = 'test:2'") == [(45,)]
@@ -242,7 +242,9 @@ def test_forgetting_waits_until_a_chat_is_where_it_goes(database: Database) -> N
     with pytest.raises(NotFound, match=f"is {NEW.chat_id} now"):
         forget.start(database, TENANT, Subject(kind="chat", chat_id=OLD.chat_id))
     receipt = forget.start(database, TENANT, Subject(kind="user", sender_id="test:ann"))
-    while forget.get(database, TENANT, receipt.id).finished_at is None:
+    for _ in rounds("she is forgotten"):
+        if forget.get(database, TENANT, receipt.id).finished_at is not None:
+            break
         rows(database, "UPDATE jobs SET due_at = now() WHERE kind = 'forget' RETURNING 1")
         finish(database)
     assert rows(database, "SELECT count(*) FROM messages") == [(0,)]

@@ -11,6 +11,7 @@ from schemas.settings import Settings
 from tests.conftest import POLICY, SESSION_POLICY, TENANT, message
 from tests.ingest.test_sessions_stored import expected, stored
 from tests.jobs.test_runner import pass_time, row
+from tests.waiting import rounds
 
 CHAT = ChatIn(chat_id="test:1")
 REFUSE = """
@@ -76,8 +77,9 @@ def test_a_message_that_cannot_be_placed_stands_aside(database: Database, settin
 def test_a_fault_that_befalls_every_message_blames_none(database: Database, settings: Settings) -> None:
     refuse(settings, "true")
     accept.accept(database, TENANT, CHAT, [message(n) for n in range(3 * poison.MAX_BLAMED_PER_TURN)])
-    while turn(database).claimed:
-        pass
+    for _ in rounds("it is given up"):
+        if not turn(database).claimed:
+            break
     assert aside(database) == []
     found = row(database, "test:1")
     assert found["dead_at"] is not None

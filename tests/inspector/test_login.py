@@ -1,7 +1,6 @@
 """Who may see the inspector: a key in a cookie, of one tenant, with the scopes that a page needs, and no other site."""
 
 import re
-import time
 from collections.abc import Iterator
 
 import httpx
@@ -10,9 +9,12 @@ import pytest
 from pipeline.people import api_keys
 from pipeline.store.connections.database import Database
 from schemas.bots.keys import KeyIn, NewKey
+from schemas.settings import Settings
+from tests.api.conftest import served
 from tests.commands.conftest import CHAT
 from tests.conftest import TENANT
 from tests.inspector.conftest import logged_in
+from tests.waiting import until
 from workers.api.scopes import ACCESS
 
 Standing = tuple[httpx.Client, Database]
@@ -78,11 +80,34 @@ def test_the_cookie_holds_no_key_is_kept_from_scripts_and_other_sites_and_cannot
 
 
 def test_over_https_the_cookie_is_never_sent_in_clear(standing: Standing) -> None:
-    # as a proxy on this machine tells it
     api, _ = standing
-    headers = {"X-Forwarded-Proto": "https", "Sec-Fetch-Site": "same-origin"}
-    answered = httpx.post(f"{api.base_url}/inspect/login", data={"key": "test-key"}, headers=headers)
-    assert "Secure" in answered.headers["set-cookie"]
+    # as a proxy on this machine tells it, or the browser, whatever the proxy is
+    for told in ({"X-Forwarded-Proto": "https"}, {"Origin": "https://bots.example.org"}):
+        headers = {"Sec-Fetch-Site": "same-origin", **told}
+        answered = httpx.post(f"{api.base_url}/inspect/login", data={"key": "test-key"}, headers=headers)
+        assert "Secure" in answered.headers["set-cookie"].split("; ")
+    with logged_in(api) as client:
+        assert "Secure" not in client.post("/inspect/login", data={"key": "test-key"}).headers["set-cookie"]
+
+
+def test_a_logout_ends_the_login_wherever_its_cookie_was_copied_to(settings: Settings) -> None:
+    # Given two processes, and a cookie of one of two logins with the same key that somebody has copied
+    with (
+        served(settings) as one,
+        served(settings) as two,
+        logged_in(one) as client,
+        logged_in(one) as another,
+    ):
+        copied = {"Cookie": f"backscroll_inspector={client.cookies['backscroll_inspector']}"}
+        page = two.base_url.join("/inspect/chats")
+        assert httpx.get(page, headers=copied).status_code == 200
+        # When that login is ended, which another site cannot make the browser do
+        assert client.post("/inspect/logout", headers={"Origin": "https://evil.example"}).status_code == 403
+        assert httpx.get(page, headers=copied).status_code == 200
+        client.post("/inspect/logout")
+        # Then nobody comes in with the copy, and the other login stays
+        assert httpx.get(page, headers=copied).headers["location"].startswith("/inspect/login")
+        assert another.get("/inspect/chats").status_code == 200
 
 
 def test_a_revoked_key_is_refused_while_its_cookie_lives(standing: Standing) -> None:
@@ -91,8 +116,7 @@ def test_a_revoked_key_is_refused_while_its_cookie_lives(standing: Standing) -> 
     with logged_in(api, key.key) as client:
         assert client.get("/inspect/chats").status_code == 200
         api_keys.revoke(database, TENANT, key.id)
-        while client.get("/inspect/chats").status_code != 303:
-            time.sleep(0.2)
+        until(lambda: client.get("/inspect/chats").status_code == 303, "the key is refused")
 
 
 def test_a_key_without_read_and_one_of_some_chats_are_told_why_they_are_refused(standing: Standing) -> None:

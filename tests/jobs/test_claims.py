@@ -157,7 +157,7 @@ def test_what_is_raised_beside_a_finish_stays_owed_whichever_gets_the_lock(
             finishing = pool.submit(finish, database, mine)
             wait_until_stuck(superuser, finishing)
         # Then its result counts, and the change is owed
-        finishing.result()
+        finishing.result(30)
         found = row(database, "session:1")
         assert (found["due"], found["claimed"], found["attempts"]) == (True, None, 0)
         # and so it is when the worker is first
@@ -166,7 +166,7 @@ def test_what_is_raised_beside_a_finish_stays_owed_whichever_gets_the_lock(
             jobs.finish(connection, [mine])
             raising = pool.submit(owe, database, "session:1")
             wait_until_stuck(superuser, raising)
-        raising.result()
+        raising.result(30)
     found = row(database, "session:1")
     assert (found["due"], found["token"]) == (True, None)
     # and whoever had it before cannot finish what is owed now

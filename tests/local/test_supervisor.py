@@ -20,7 +20,7 @@ from ops.local.supervisor import Supervisor
 from pipeline.clients import factory
 from schemas.errors import SettingsError
 from schemas.settings import Settings
-from tests.ops.running import until
+from tests.waiting import until
 
 # ignores TERM, and has a child of its own
 STUBBORN = (
@@ -202,7 +202,7 @@ def test_no_child_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
     with parent.stdout:
         child = psutil.Process(int(parent.stdout.readline()))
     parent.kill()
-    parent.wait()
+    parent.wait(60)
     assert not psutil.wait_procs([child], timeout=5)[1]
 
 

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from ops.local.embedded.ports import free_port
 from ops.local.processes import environment, metrics_command
 from schemas.settings import Settings
-from tests.ops.running import until
+from tests.waiting import until
 
 Shown = dict[str, float]
 

@@ -9,7 +9,7 @@ from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich.vectors import embed
-from pipeline.ingest import accept
+from pipeline.ingest import accept, left_out
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.llm import limits
@@ -28,8 +28,8 @@ from tests.conftest import TENANT, copied, message, refusing, settings_of
 from tests.deployment.test_compose import METRIC, expressions, labels_named
 from tests.llm.chat_models import ScriptedModel, asking
 from tests.metrics.conftest import Shown, read, serving
-from tests.ops.running import until
 from tests.test_pipeline import place, run
+from tests.waiting import until
 from workers.metrics.counted import Totals
 
 CHATS = ("app:сад", "app:客厅", "app:الحديقة", 'app:"quoted"\n\\{chat}')
@@ -109,6 +109,16 @@ def test_what_waits_is_shown_until_it_is_done_and_what_was_made_is_counted(
     counted = status.collect(database, TENANT, all_tenants=True).week
     assert (counted["contexts"], counted["embedding_writes"]) == (2, 6)
     assert not any("256" in name or "_le_" in name for name in counted)
+
+
+def test_what_was_left_out_is_shown_by_platform_and_reason(
+    ask: Callable[[], str], database: Database
+) -> None:
+    name = 'left_out_total platform="telegram" reason="cut"'
+    before = fresh(ask, lambda shown: name in shown)[name]
+    left_out.report(database, TENANT, "telegram:-100", {"cut": 3, "unreadable": 0}, {"Боб": 1})
+    shown = fresh(ask, lambda shown: shown[name] == before + 3)
+    assert shown['left_out_total platform="slack" reason="unreadable"'] == 0
 
 
 def test_every_metric_and_label_that_the_dashboard_and_the_alerts_name_is_shown(

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from pipeline.ingest import accept
+from pipeline.ingest import accept, session_ranges
 from pipeline.ingest.accept import Accepted
 from pipeline.ingest.pruned import MessageLimits
 from pipeline.jobs import runner
@@ -207,3 +207,25 @@ def test_an_export_that_has_grown_brings_only_what_is_new(
         assert accepted == Accepted(new=fresh, duplicates=there - fresh, kept_out=pruned)
     assert rows(database, made)[: len(before)] == before
     assert rows(database, "SELECT message_count FROM chats") == [(there,)]
+
+
+def test_with_a_longer_gap_a_session_that_has_lost_messages_takes_in_none_of_the_others(
+    database: Database, few: Retention
+) -> None:
+    # Given three sessions, of which the first has lost most of its messages
+    stored_and_made(database)
+    accept.accept(database, TENANT, CHAT, [message(50), message(200)])
+    place(database)
+    prune(database, TENANT, few)
+    assert rows(database, "SELECT count(*) FROM messages") == [(4,)]
+    ranges = (
+        "SELECT id, message_count, started_at, ended_at FROM conversation_sessions WHERE merged_into IS NULL"
+    )
+    before = rows(database, f"{ranges} ORDER BY id")
+    assert [count for _, count, _, _ in before] == [8, 1, 1]
+    # When the gap grows so that what is left of it would reach the second one
+    with database.tenant(TENANT) as connection:
+        longer = replace(SESSION_POLICY, gap=timedelta(minutes=60))
+        session_ranges.sessionize_anew(connection, TENANT, CHAT.chat_id, longer)
+    # Then each message is in the session that it was in
+    assert rows(database, f"{ranges} ORDER BY id") == before

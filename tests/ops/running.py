@@ -4,12 +4,13 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+
+from tests.waiting import until
 
 SECONDS = 600
 COMMAND = [sys.executable, "-m", "ops.cli"]
@@ -72,7 +73,11 @@ class Up:
 
     def wait_for(self, text: str) -> None:
         """Wait until it has printed this."""
-        until(lambda: text in self.said() or self.process.poll() is not None, f"{text!r} in {self.output}")
+        until(
+            lambda: text in self.said() or self.process.poll() is not None,
+            f"{text!r} in {self.output}",
+            SECONDS,
+        )
         assert text in self.said(), self.said()
 
     def find(self, pattern: str) -> str:
@@ -89,12 +94,3 @@ class Up:
         """The child that has this word in its command line."""
         children = psutil.Process(self.process.pid).children()
         return next(child for child in children if any(word in part for part in child.cmdline()))
-
-
-def until(condition: object, what: str, seconds: float = SECONDS) -> None:
-    """Wait until it is so; fails when it takes too long."""
-    assert callable(condition)
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.05)

@@ -31,6 +31,7 @@ from schemas.people.forgetting import Subject
 from tests.conftest import TENANT, message
 from tests.ops.conftest import Here
 from tests.ops.running import backscroll
+from tests.waiting import ended
 
 CHAT = "test:chat"
 
@@ -89,7 +90,7 @@ def sending(database: Database) -> Iterator[None]:
         yield
     finally:
         stop.set()
-        sender.join()
+        ended(sender)
 
 
 @dataclass

@@ -29,7 +29,9 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("certificates")
 
     def openssl(*arguments: str) -> None:
-        subprocess.run(["/usr/bin/env", "openssl", *arguments], cwd=folder, check=True, capture_output=True)
+        subprocess.run(
+            ["/usr/bin/env", "openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=600
+        )
 
     key = ("-newkey", "rsa:2048", "-nodes", "-days", "2")
     openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=A house of its own")

@@ -63,6 +63,7 @@ def test_a_full_disk_is_no_defect_of_ours(tmp_path: Path) -> None:
             check=False,
             cwd=tmp_path,
             env=clean_environment(),
+            timeout=600,
         )
     assert told.returncode == 1
     assert told.stderr == "Error: the output cannot be written: No space left on device\n"

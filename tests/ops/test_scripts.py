@@ -26,7 +26,7 @@ PINS = {
 @pytest.mark.parametrize("script", ["ops/run", "ops/test", "ops/environment.sh", ".ci/run"])
 def test_scripts_are_bash(script: str) -> None:
     path = CHECKOUT / script
-    assert subprocess.run(["bash", "-n", path], check=False).returncode == 0  # noqa: S607
+    assert subprocess.run(["bash", "-n", path], check=False, timeout=600).returncode == 0  # noqa: S607
     assert script.endswith(".sh") or os.access(path, os.X_OK)
 
 
@@ -42,6 +42,7 @@ def test_without_a_python_the_script_says_what_to_install(tmp_path: Path) -> Non
         capture_output=True,
         text=True,
         check=False,
+        timeout=600,
     )
     assert run.returncode == 1
     assert "needs Python 3.11" in run.stderr
@@ -56,6 +57,7 @@ def test_help_is_given_without_installing_anything(tmp_path: Path, script: str) 
         capture_output=True,
         text=True,
         check=False,
+        timeout=600,
     )
     assert (run.returncode, run.stderr, script in run.stdout) == (0, "", True)
     assert list(tmp_path.iterdir()) == []
@@ -69,7 +71,7 @@ def test_an_environment_made_from_the_same_files_is_used_as_it_is(tmp_path: Path
     )
     (venv / "bin/python").chmod(0o755)
     files = b"".join((CHECKOUT / name).read_bytes() for name in ("pyproject.toml", "ops/constraints.txt"))
-    checked = subprocess.run(["cksum"], input=files, capture_output=True, check=True)  # noqa: S607
+    checked = subprocess.run(["cksum"], input=files, capture_output=True, check=True, timeout=600)  # noqa: S607
     sum_of = checked.stdout.decode().strip()
     (venv / ".backscroll").write_text(f"{sum_of} {CHECKOUT}\nembedded,flower,local,test,tokens\n")
     run = subprocess.run(
@@ -78,6 +80,7 @@ def test_an_environment_made_from_the_same_files_is_used_as_it_is(tmp_path: Path
         capture_output=True,
         text=True,
         check=False,
+        timeout=600,
     )
     assert run.returncode == 0, run.stderr
     assert run.stdout == (
@@ -110,6 +113,7 @@ def test_what_is_started_is_ours_and_not_the_projects(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
+        timeout=600,
     )
     # Celery finds our application
     assert "backscroll.sweep" in told.stdout + told.stderr

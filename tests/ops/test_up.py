@@ -17,7 +17,8 @@ import pytest
 
 from ops.local.demo import QUESTIONS
 from ops.local.embedded.postgres import EmbeddedPostgres
-from tests.ops.running import Up, backscroll, clean_environment, until
+from tests.ops.running import Up, backscroll, clean_environment
+from tests.waiting import SECONDS, until
 
 
 @dataclass
@@ -40,7 +41,7 @@ def up(home: Home) -> Iterator[Up]:
     started = Up.start(home.data_dir, home.folder, "--demo")
     yield started
     started.process.kill()
-    started.process.wait()
+    started.process.wait(60)
 
 
 def test_the_demo_imports_and_answers(up: Up) -> None:
@@ -58,7 +59,7 @@ def test_the_demo_imports_and_answers(up: Up) -> None:
 @pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
 def test_the_curl_lines_work_when_pasted(up: Up) -> None:
     lines = [line for line in up.said().splitlines() if line.startswith("curl")]
-    answers = [json.loads(subprocess.check_output(["bash", "-c", line])) for line in lines]  # noqa: S607
+    answers = [json.loads(subprocess.check_output(["bash", "-c", line], timeout=SECONDS)) for line in lines]  # noqa: S607
     assert answers[0] == {"status": "ok"}
     assert answers[1]["status"] == "ready"
     assert answers[2]["accepted"] == 1
@@ -73,6 +74,7 @@ def test_the_lines_for_another_terminal_lead_to_what_runs(home: Home, up: Up) ->
         capture_output=True,
         text=True,
         check=False,
+        timeout=SECONDS,
         cwd=home.folder,
         env=clean_environment(),
     )

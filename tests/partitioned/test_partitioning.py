@@ -144,6 +144,7 @@ def test_the_command_partitions_and_the_api_goes_on(
             capture_output=True,
             text=True,
             check=False,
+            timeout=600,
         )
         assert done.returncode == 0, done.stderr
         assert "240 messages in 3 partitions" in done.stdout

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from threading import Event
 
@@ -23,6 +24,7 @@ from schemas.people.forgetting import Subject
 from schemas.settings import Settings
 from tests.conftest import SESSION_POLICY, message
 from tests.test_pipeline import run
+from tests.waiting import SECONDS, rounds
 
 PHONE, WORK = ChatIn(chat_id="telegram:1", kind="direct"), ChatIn(chat_id="slack:1", kind="direct")
 DEFAULTS = Settings(_env_file=None)
@@ -162,11 +164,10 @@ CHAT = ChatIn(chat_id="test:1")
 
 
 def accepted(database: Database, tenant: str, messages: list[MessageIn]) -> int:
-    while True:
-        try:
+    for _ in rounds("the messages are accepted"):
+        with suppress(Retryable):
             return accept.accept(database, tenant, CHAT, messages).new
-        except Retryable:
-            continue
+    return 0
 
 
 def test_whoever_speaks_while_they_are_forgotten_is_a_member(shared: Database, tenant: str) -> None:
@@ -178,7 +179,7 @@ def test_whoever_speaks_while_they_are_forgotten_is_a_member(shared: Database, t
         for number in range(10):
             if number == 5:
                 # what was accepted before goes
-                begun.wait()
+                assert begun.wait(SECONDS)
             said = message(0, id=f"later-{number}", sent_at="2126-01-01T00:00:00Z")
             accepted(shared, tenant, [said])
 
@@ -189,6 +190,6 @@ def test_whoever_speaks_while_they_are_forgotten_is_a_member(shared: Database, t
         finally:
             begun.set()
         run(shared, "forget", forget.forgetter(shared, SESSION_POLICY))
-        speaking.result()
+        speaking.result(SECONDS)
     # and a bot is none
     assert membership.show(shared, tenant, CHAT.chat_id).members == ["test:ann", "test:bob"]

@@ -1,9 +1,10 @@
 """Who may see what was learned where: the rule, whoever is where."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.people.visibility import Place, may_show, place_of_question
+from pipeline.people.visibility import Place, is_alone, may_show, place_of_question, visible
 from pipeline.store.chats.membership import Visible
 from schemas.memory.memories import VisibilityPolicy
 
@@ -62,3 +63,52 @@ def test_what_was_said_in_several_chats_is_shown_by_one_of_them_and_never_said_t
     else:
         assert not shown or learned_in is None
     assert ("here" in {learned_in, *also_in}) == (source == "here")
+
+
+@pytest.mark.parametrize(
+    ("here", "asker", "alone"),
+    [
+        (Place(chat_id="here", kind="direct", persons=frozenset(["ann"])), "ann", True),
+        (Place(chat_id="here", kind="thread", persons=frozenset(["ann"])), "ann", True),
+        # more may read along in a group than have spoken
+        (Place(chat_id="here", kind="group", persons=frozenset(["ann"])), "ann", False),
+        (Place(chat_id="here", kind="direct", persons=frozenset(["ann", "bob"])), "ann", False),
+        (Place(chat_id="here", kind="direct", persons=frozenset(["ann"]), others=True), "ann", False),
+        (Place(chat_id="here", kind="direct", persons=frozenset(["ann"])), "bob", False),
+        # nobody knows who asks
+        (Place(chat_id="here", kind="direct", persons=frozenset(["ann"])), None, False),
+        (Place(chat_id="here", kind="direct", persons=frozenset()), None, False),
+    ],
+)
+def test_somebodys_own_documents_are_shown_where_nobody_else_listens(
+    here: Place, asker: str | None, *, alone: bool
+) -> None:
+    assert is_alone(here, asker) == alone
+
+
+PRIVATE = Place(chat_id="private", kind="direct", persons=frozenset(["ann"]))
+ALONE = Place(chat_id="alone", kind="group", persons=frozenset(["ann"]))
+PAIR = Place(chat_id="pair", kind="group", persons=frozenset(["ann", "bob"]))
+UNNAMED = Place(chat_id="unnamed", kind="group", persons=frozenset(["ann"]), others=True)
+
+
+@pytest.mark.parametrize(
+    ("policy", "here", "shown"),
+    [
+        ("strict", PRIVATE, {"private", "alone", "pair", "unnamed"}),
+        # a group where only one person has spoken may be an undeclared direct chat
+        ("strict", ALONE, {"alone", "pair", "unnamed"}),
+        ("strict", PAIR, {"pair"}),
+        ("strict", UNNAMED, {"unnamed"}),
+        ("tenant", UNNAMED, {"private", "alone", "pair", "unnamed"}),
+        ("chat", PRIVATE, {"private"}),
+    ],
+)
+def test_what_is_shown_where(policy: VisibilityPolicy, here: Place, shown: set[str]) -> None:
+    everything = [PRIVATE, ALONE, PAIR, UNNAMED]
+    found = visible(policy, here, everything)
+    assert found.chats == shown
+    # of a place that is not among them, only the whole tenant's policy shows anything
+    assert found.everywhere == (policy == "tenant")
+    # and a place shows its own, whether or not it was looked up
+    assert here.chat_id in visible(policy, here, []).chats

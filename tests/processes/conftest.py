@@ -27,8 +27,8 @@ from pipeline.store.jobs import outdated
 from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
 from tests.conftest import EPOCH, TENANT, copied, settings_of
-from tests.ops.running import until
 from tests.processes.nodes import Process, RedisProcess
+from tests.waiting import until
 from workers.app import REDIS_TRANSPORT, make_app
 from workers.queues import QUEUES
 
@@ -264,6 +264,8 @@ def _deployed(postgres: EmbeddedPostgres, folder: Path, name: str) -> Iterator[D
     settings = settings_of(postgres, name, redis_url=server.url, data_dir=folder, **changes)
     told = processes.environment(settings) | {
         "BACKSCROLL_LEASE_SECONDS": str(LEASE_SECONDS),
+        # a line for every payload and batch
+        "BACKSCROLL_LOG_LEVEL": "debug",
         "OMP_NUM_THREADS": "1",
     }
     client = redis_client.Redis.from_url(server.url, decode_responses=True)

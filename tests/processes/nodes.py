@@ -10,7 +10,8 @@ from pathlib import Path
 from ops.local.embedded.binaries import redis_server
 from ops.local.embedded.ports import LOOPBACK, free_port
 from ops.local.embedded.process import die_with_parent
-from tests.ops.running import until, unwatched
+from tests.ops.running import unwatched
+from tests.waiting import until
 
 START_SECONDS = 60
 END_SECONDS = 30
@@ -80,7 +81,7 @@ class Process:
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._child.pid, signal.SIGKILL)
-            self._child.wait()
+            self._child.wait(END_SECONDS)
 
     def restart(self) -> None:
         """Start it again, after a TERM if it runs."""

@@ -7,8 +7,8 @@ import psutil
 from ops.dev.deployed import skewed
 from ops.local import processes
 from schemas.settings import Settings
-from tests.ops.running import until
 from tests.processes.nodes import Process
+from tests.waiting import until
 
 
 def importing(module: str, command: list[str]) -> list[str]:

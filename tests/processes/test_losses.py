@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.ops.running import until
 from tests.processes.conftest import SECONDS, SOFT_SECONDS, Deployment, talk
 from tests.processes.nodes import Process
+from tests.waiting import until
 from workers import queues
 from workers.queues import SWEPT
 

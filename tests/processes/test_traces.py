@@ -15,8 +15,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.store.jobs import jobs
 from tests.conftest import TENANT
-from tests.ops.running import until
 from tests.processes.conftest import SECONDS, Deployment, deployed, door, talk
+from tests.waiting import until
 from workers.queues import wake_up
 
 

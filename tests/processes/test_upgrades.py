@@ -17,8 +17,9 @@ from ops.local.embedded.postgres import EmbeddedPostgres
 from schemas.messages import MessageIn
 from tests.conftest import NEXT, alembic_config, next_release
 from tests.ingest.test_sessions_stored import expected, stored
-from tests.ops.running import backscroll, until
+from tests.ops.running import backscroll
 from tests.processes.conftest import SECONDS, Deployment, clock, deployed, door, talk
+from tests.waiting import ended, rounds, until
 
 MESSAGES = 20
 # A migration tries for a lock for a second, and messages wait behind it as long; the rest is a busy machine.
@@ -62,7 +63,7 @@ class Bots:
             for number, message in enumerate(talk(100 * MESSAGES)):
                 if self._ending.is_set() and number >= MESSAGES and number % 5 == 0:
                     break
-                while True:
+                for _ in rounds("the door takes the message"):
                     began = time.monotonic()
                     answer = client.post("/v1/messages", json={"chat": chat, "messages": message})
                     self.slowest = max(self.slowest, time.monotonic() - began)
@@ -176,8 +177,7 @@ def test_a_database_is_upgraded_under_the_current_program_and_then_under_an_olde
             upgrades = [threading.Thread(target=upgrade) for _ in range(2)]
             for thread in upgrades:
                 thread.start()
-            for thread in upgrades:
-                thread.join()
+            ended(*upgrades)
             assert codes == [0, 0]
             # Then door and workers go on by themselves
             until(lambda: 202 in bots.statuses, "the door takes messages", SECONDS)

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from tests.waiting import ended
+
 Answered = tuple[int, Mapping[str, str], bytes | Iterator[bytes]]
 Answer = Callable[[str, str, Message, bytes], Answered]
 """Answers a method, a path, headers and a body with a status, headers and a body, whole or in parts."""
@@ -48,4 +50,4 @@ def serving(answer: Answer) -> Iterator[str]:
             yield f"http://127.0.0.1:{server.server_port}"
         finally:
             server.shutdown()
-            thread.join()
+            ended(thread)

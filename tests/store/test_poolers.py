@@ -31,7 +31,7 @@ from tests.api.conftest import body, said, served
 from tests.commands.conftest import Run, run  # noqa: F401 - a fixture
 from tests.commands.test_doctor import found
 from tests.conftest import TENANT, message
-from tests.ops.running import until
+from tests.waiting import until
 
 PGBOUNCER = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
 TEXTS = ("Кто чинит котёл?", "暖气坏了 🔧", "المدفأة معطلة", "who fixes the boiler")
@@ -75,7 +75,7 @@ def pooler(postgres: EmbeddedPostgres) -> Iterator[int]:
             yield port
         finally:
             process.kill()
-            process.wait()
+            process.wait(60)
 
 
 def through(postgres: EmbeddedPostgres, port: int, name: str, role: LoginRole) -> SecretStr:

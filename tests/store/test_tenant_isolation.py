@@ -12,7 +12,7 @@ from tests.hostile.victims import fill
 from tests.tables import OF_TENANTS, TABLES
 
 # They hold no tenant's data: names of models and their providers, and the number of the newest migration.
-OPEN = {"embedding_spaces", "alembic_version", "llm_providers", "llm_slots"}
+OPEN = {"embedding_spaces", "alembic_version", "llm_providers", "llm_slots", "processes"}
 
 
 def test_every_table_but_the_open_ones_belongs_to_tenants(database: Database) -> None:

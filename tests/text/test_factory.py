@@ -41,6 +41,8 @@ def test_choosing_a_provider_does_not_load_it():
         "make_embedder(Settings(_env_file=None)).space;"
         "sys.exit(any(name in sys.modules for name in ('torch', 'onnxruntime', 'numpy')))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=600
+    )
 
     assert done.returncode == 0, done.stderr

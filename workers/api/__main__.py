@@ -24,7 +24,7 @@ import uvicorn
 
 from pipeline.recall.ask import parse
 from workers.api.app import create
-from workers.api.protocol import Protocol
+from workers.api.protocol import MAX_CONNECTIONS, Protocol
 from workers.logging import configure_logging
 
 log = structlog.get_logger(__name__)
@@ -35,8 +35,6 @@ STOP_SECONDS = REQUEST_SECONDS + 10.0
 SWITCH_SECONDS = 0.001
 """The interpreter's switch interval, 5 ms by default: a thread with a large request makes others wait so long, and a
 small request waits some ten times."""
-MAX_CONNECTIONS = 1000
-"""Connections of a process; beyond, requests are answered 503. Each may hold some hundred kilobytes unauthenticated."""
 STEADY_SECONDS = 1.0
 """Least time between two starts of a child, so that one that dies at its start does not keep a core busy."""
 _WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
@@ -62,6 +60,7 @@ def main() -> None:
         host=options.host,
         port=options.port,
         http=Protocol,
+        ws="none",
         log_config=None,
         access_log=False,
         server_header=False,

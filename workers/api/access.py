@@ -11,8 +11,10 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from workers.api.errors import as_problem, as_response
+from workers.api.inspector import cookie
+from workers.envelope import acceptable_id
 from workers.logging import write_line
-from workers.signals import REQUEST_ID, acceptable_id, request_id_of
+from workers.signals import REQUEST_ID, request_id_of
 from workers.tracing import name_request
 
 ACCESS = "backscroll.access"
@@ -34,6 +36,7 @@ class Access:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        scope["headers"] = cookie.own_only(scope["headers"])
         request_id = request_id_of(name_request(acceptable_id(Headers(scope=scope).get(HEADER))))
         started = time.perf_counter()
         status = 0

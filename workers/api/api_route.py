@@ -9,11 +9,12 @@ from urllib.parse import unquote
 from fastapi import Request, Response
 from fastapi.params import Depends
 from fastapi.routing import APIRoute
+from starlette.concurrency import run_in_threadpool
 from starlette.routing import Match
 from starlette.types import Scope
 
 from pipeline.store.connections.transactions import persistently
-from workers.api.admission import admit
+from workers.api.admission import admit, take_messages
 from workers.api.bodies import BodyReader
 from workers.api.errors import responses as described
 from workers.api.openapi import SECURED, body_of, scoped
@@ -22,6 +23,8 @@ from workers.api.state import Api, ByCaller, Tenant
 
 # A noncharacter, which no id contains: it replaces an escaped slash while the path is matched.
 _SLASH = "\ufdd0"
+_DECODED = "backscroll.path"
+"""The path with it, decoded once for all routes, in the ASGI scope."""
 
 
 class ApiRoute(APIRoute):
@@ -80,7 +83,10 @@ class ApiRoute(APIRoute):
             return handler
 
         async def admitted(request: Request) -> Response:
-            request.state.caller = await admit(request, self.access)
+            caller = request.state.caller = await admit(request, self.access)
+            if self.access.counts and caller.key.messages_per_day is not None:
+                database = request.app.state.api.database
+                await run_in_threadpool(take_messages, database, caller.key, 1)
             return await handler(request)
 
         return admitted
@@ -94,8 +100,10 @@ class ApiRoute(APIRoute):
         raw: bytes = scope.get("raw_path") or b""
         if b"%2f" not in raw.lower():
             return super().matches(scope)
-        escaped = raw.decode("ascii", "replace").replace("%2F", _SLASH).replace("%2f", _SLASH)
-        match, child_scope = super().matches({**scope, "path": unquote(escaped)})
+        if _DECODED not in scope:
+            escaped = raw.decode("ascii", "replace").replace("%2F", _SLASH).replace("%2f", _SLASH)
+            scope[_DECODED] = unquote(escaped)
+        match, child_scope = super().matches({**scope, "path": scope[_DECODED]})
         if match is not Match.NONE:
             ids: MutableMapping[str, Any] = child_scope.get("path_params", {})
             child_scope["path_params"] = {

@@ -3,6 +3,7 @@
 Endpoints are plain functions that run in threads: everything behind them is synchronous.
 """
 
+import asyncio
 import gc
 import threading
 from collections.abc import AsyncIterator
@@ -24,12 +25,12 @@ from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace
 
 # its handlers put the request's id into the headers of published tasks
-from workers import signals, tracing  # noqa: F401
+from workers import signals, statement, tracing  # noqa: F401
 from workers.api import errors, openapi
 from workers.api.access import Access
 from workers.api.admission import RequestRates
 from workers.api.backlog import BacklogLimit
-from workers.api.bodies import LARGE_AT_ONCE
+from workers.api.bodies import LARGE_HELD, LARGE_PARSED
 from workers.api.inspector.cookie import Seal
 from workers.api.keyring import Keyring
 from workers.api.linger import Linger
@@ -73,6 +74,7 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
     database = Database.from_settings(restricted, pool_size=threads, ready=threads // 2)
     app = FastAPI(
         lifespan=_open_and_close,
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         # no redirects: most bots lose the answer to a redirected request
@@ -94,7 +96,8 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
         embedders=SpaceEmbedders(lambda space: make_embedder_for(space, settings)),
         waker=Waker(make_app(settings)),
         backlog=BacklogLimit(database, settings.backlog_max_messages),
-        large_bodies=anyio.CapacityLimiter(LARGE_AT_ONCE),
+        large_bodies=asyncio.Semaphore(LARGE_HELD),
+        large_parses=anyio.CapacityLimiter(LARGE_PARSED),
         postgres_state=Service("postgres", database.require_writes, fresh_seconds=0),
         redis_state=Service("redis", partial(probe, settings), fresh_seconds=1),
     )
@@ -132,6 +135,7 @@ async def _open_and_close(app: FastAPI) -> AsyncIterator[None]:
     try:
         await anyio.to_thread.run_sync(_check, api.database)
         following.start()
+        statement.start("api", api.settings, api.database)
         api.keyring.start()
         async with app.state.tools.running():
             # Modules and routes stay: the garbage collector would take 200 ms for them while all requests wait.
@@ -139,6 +143,7 @@ async def _open_and_close(app: FastAPI) -> AsyncIterator[None]:
             yield
     finally:
         ended.set()
+        await anyio.to_thread.run_sync(statement.stop)
         await api.keyring.close()
         if following.ident is not None:
             await anyio.to_thread.run_sync(following.join)

@@ -1,26 +1,28 @@
-"""Request bodies: JSON of at most 8 MiB, read and checked by one dependency, `Body[Model]`.
+"""What arrives from outside: bodies and forms, read within limits, and parsed where nobody waits for it.
 
-FastAPI's own handling would break promises: it reads a body of any size to its end before it checks the API key; it
-parses and validates in the event loop, where a large body delays all other requests; it accepts NaN and infinity; and
-it refuses other content types, such as that of `curl -d`.
+`Body[Model]` is the dependency for JSON. FastAPI's own handling would break promises: it reads a body of any size to
+its end before it checks the API key; it parses and validates in the event loop, where a large body delays all other
+requests; it accepts NaN and infinity; and it refuses other content types, such as that of `curl -d`.
 """
 
 import asyncio
 import json
-import math
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from urllib.parse import parse_qsl
 
 from anyio import to_thread
 from fastapi import Depends, Request
 from pydantic import BaseModel
 
 from schemas.errors import InvalidInput
-from schemas.messages import clean_json
+from schemas.messages import clean_json, clean_text
 from schemas.payloads import parse_payload
 from workers.api.admission import caller_of
-from workers.api.errors import HttpError
+from workers.api.errors import HttpError, unavailable
+from workers.api.json_decoders import FAST_DECODER, YieldingDecoder
 from workers.api.state import state_of
 
 T = TypeVar("T", bound=BaseModel)
@@ -28,26 +30,30 @@ R = TypeVar("R")
 
 _UNSTORABLE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 MAX_BODY_BYTES = 8 * 1024 * 1024
-SMALL_BODY_BYTES = 16 * 1024
-"""Size up to which a body is parsed in less time than a thread takes to start in a busy process."""
-LARGE_BODY_BYTES, LARGE_AT_ONCE = 256 * 1024, 2
-"""Size from which a body takes tenths of a second, and how many of them a process works on at once: each computing
-thread makes the event loop, and so all requests, wait for the interpreter."""
+LOOP_BYTES = 4 * 1024
+"""The most that is parsed in the event loop, where all other requests wait: less work than handing it to a thread."""
+MAX_FORM_FIELDS = 50
+LARGE_BODY_BYTES = 64 * 1024
+"""Size from which a body waits for its turn, and is parsed so that other threads run meanwhile."""
+LARGE_PARSED, LARGE_HELD = 2, 16
+"""Large bodies that a process parses, and holds in memory, at once: more of them would make all wait."""
+TURN_SECONDS, RETRY_SECONDS = 20.0, 5
+"""How long a large body waits to be read, and when to send it again after that."""
 BODY_SECONDS = 30.0
 """Time for a body to arrive, so that a slow sender does not occupy a connection."""
 
 
 class BodyReader:
-    """A dependency: the request's body as a model. Raises as `read` and `parse` do."""
+    """A dependency: the request's body as a model. Raises as `received` and `parse` do."""
 
     def __init__(self, model: type[BaseModel]) -> None:
         self.model = model
 
     # async: with a thread for each slow sender, none would be left for others
     async def __call__(self, request: Request) -> BaseModel:
-        """Read and parse the body, a large one in a thread; check that the key may name its chat."""
-        body = await read(request)
-        parsed = await in_thread_if_large(request, body, lambda: parse(self.model, body))
+        """Read and parse the body; check that the key may name its chat."""
+        async with received(request) as body:
+            parsed = await off_loop(request, body, lambda: parse(self.model, body))
         caller = caller_of(request)
         if caller.access.chat == "body":
             caller.require_chats([getattr(parsed, "chat_id", None)])
@@ -65,38 +71,72 @@ else:
             return Annotated[model, Depends(BodyReader(model))]
 
 
-async def read(request: Request) -> bytes:
-    """Read the body of a request. Raises `HttpError` for one that is too large or too slow."""
+@asynccontextmanager
+async def received(request: Request, most: int = MAX_BODY_BYTES) -> AsyncIterator[bytes]:
+    """Hold the body of a request; a large one waits for its turn before most of it is read.
+
+    Raises `HttpError` for one that is too large or too slow, or has waited too long.
+    """
     stated = request.headers.get("content-length", "")
-    if stated.isdigit() and int(stated) > MAX_BODY_BYTES:
-        raise _too_large()
-    body = bytearray()
+    if stated.isdigit() and int(stated) > most:
+        raise _too_large(most)
+    parts, body = request.stream(), bytearray()
+    await _read(parts, body, min(most, LARGE_BODY_BYTES))
+    async with AsyncExitStack() as held:
+        if LARGE_BODY_BYTES < len(body) <= most:
+            await held.enter_async_context(_turn(state_of(request).large_bodies))
+            await _read(parts, body, most)
+        if len(body) > most:
+            raise _too_large(most)
+        yield bytes(body)
+
+
+@asynccontextmanager
+async def _turn(turns: asyncio.Semaphore) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(TURN_SECONDS):
+            await turns.acquire()
+    except TimeoutError:
+        raise unavailable("Too many large bodies come at once.", RETRY_SECONDS) from None
+    try:
+        yield
+    finally:
+        turns.release()
+
+
+async def _read(parts: AsyncIterator[bytes], body: bytearray, enough: int) -> None:
+    """Append what arrives to a body, until its end or until it has more bytes than `enough`."""
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            async for part in request.stream():
+            async for part in parts:
                 body += part
-                if len(body) > MAX_BODY_BYTES:
-                    raise _too_large()
+                if len(body) > enough:
+                    return
     except TimeoutError:
         detail = f"The body must arrive within {BODY_SECONDS:.0f} s."
         raise HttpError(408, "slow-body", detail) from None
-    return bytes(body)
 
 
-async def in_thread_if_large(request: Request, body: bytes, call: Callable[[], R]) -> R:
-    """Parse a body, in a thread unless it is small."""
-    return call() if len(body) <= SMALL_BODY_BYTES else await in_thread(request, body, call)
+async def off_loop(request: Request, body: bytes, call: Callable[[], R]) -> R:
+    """Call what parses a body, in a thread unless it is small."""
+    return call() if len(body) <= LOOP_BYTES else await in_thread(request, body, call)
 
 
 async def in_thread(request: Request, body: bytes, call: Callable[..., R], *args: Any) -> R:
     """Call in a thread; with a large body, wait for its turn."""
-    turns = state_of(request).large_bodies if len(body) > LARGE_BODY_BYTES else None
+    turns = state_of(request).large_parses if len(body) > LARGE_BODY_BYTES else None
     return await to_thread.run_sync(call, *args, limiter=turns)
 
 
-def _too_large() -> HttpError:
-    detail = f"A body may have {MAX_BODY_BYTES} bytes: send the messages in several requests."
-    return HttpError(413, "too-large", detail)
+def _too_large(most: int) -> HttpError:
+    remedy = ": send the messages in several requests" if most == MAX_BODY_BYTES else ""
+    return HttpError(413, "too-large", f"A body may have {most} bytes here{remedy}.")
+
+
+def require_off_loop(body: bytes) -> None:
+    """Raise `RuntimeError` for more than `LOOP_BYTES` in an event loop; everything that parses a body calls this."""
+    if len(body) > LOOP_BYTES and asyncio._get_running_loop() is not None:
+        raise RuntimeError(f"{len(body)} bytes would be parsed in the event loop")
 
 
 def parse(model: type[T], body: bytes) -> T:
@@ -110,12 +150,23 @@ def parse(model: type[T], body: bytes) -> T:
         raise _too_deep() from None
 
 
+def fields_of(body: bytes) -> dict[str, str]:
+    """Parse a form; fields left empty are left out. Raises `InvalidInput`."""
+    require_off_loop(body)
+    try:
+        fields = parse_qsl(body.decode(errors="replace"), max_num_fields=MAX_FORM_FIELDS)
+    except ValueError:
+        raise InvalidInput(f"a form has at most {MAX_FORM_FIELDS} fields", field="body") from None
+    return {clean_text(name): clean_text(value) for name, value in fields}
+
+
 def value_of(body: bytes) -> Any:
     """Parse a body as JSON that Postgres can store. Raises `InvalidInput`."""
+    require_off_loop(body)
     try:
         value = _json(body)
         # in JSON, characters that Postgres cannot store are escapes; most bodies have none and need no copy
-        return clean_json(value) if _UNSTORABLE.search(body) else value
+        return clean_json(value) if b"\\u" in body and _UNSTORABLE.search(body) else value
     except RecursionError:
         raise _too_deep() from None
 
@@ -126,7 +177,8 @@ def _too_deep() -> InvalidInput:
 
 def _json(body: bytes) -> Any:
     try:
-        return json.loads(body.decode(), parse_float=_finite, parse_constant=_finite)
+        decoder = FAST_DECODER if len(body) <= LARGE_BODY_BYTES else YieldingDecoder()
+        return decoder.decode(body.decode())
     except UnicodeDecodeError as error:
         message = f"the body is not UTF-8: byte {error.start} is {body[error.start]:#04x}"
         raise InvalidInput(message, field="body") from None
@@ -136,11 +188,3 @@ def _json(body: bytes) -> Any:
     except ValueError as error:
         # a number that is not finite, or has thousands of digits
         raise InvalidInput(f"the body holds a number that cannot be stored: {error}", field="body") from None
-
-
-def _finite(digits: str) -> float:
-    """Parse a number, refusing NaN and infinity, which Python accepts but JSON and Postgres do not."""
-    number = float(digits)
-    if not math.isfinite(number):
-        raise ValueError(f"{digits[:20]} is not finite")
-    return number

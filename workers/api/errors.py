@@ -143,20 +143,21 @@ def as_problem(error: Exception) -> HttpError:
         case DatabaseUnavailable():
             log.warning("database_unavailable", error=str(error))
             # the text after the colon is the driver's, and may name hosts
-            return _unavailable(f"{str(error).partition(':')[0]}.", OUTAGE_SECONDS)
+            return unavailable(f"{str(error).partition(':')[0]}.", OUTAGE_SECONDS)
         case SchemaOutdated():
             log.warning("waits_for_upgrade", error=str(error))
-            return _unavailable("The tables are not those that this version needs.", OUTAGE_SECONDS)
+            return unavailable("The tables are not those that this version needs.", OUTAGE_SECONDS)
         case Busy():
             return HttpError(409, "busy", str(error), headers={"Retry-After": str(OUTAGE_SECONDS)})
         case Retryable():
             log.warning("try_again", error=str(error))
-            return _unavailable("Others are changing the same chat.", SOON_SECONDS)
+            return unavailable("Others are changing the same chat.", SOON_SECONDS)
     _log_defect(error)
     return HttpError(500, "internal", "This is a defect in Backscroll; its log has more by the request id.")
 
 
-def _unavailable(reason: str, seconds: int) -> HttpError:
+def unavailable(reason: str, seconds: int) -> HttpError:
+    """Return the problem of something that is not possible now."""
     detail = f"{reason} Send the same request again in {seconds} s; nothing is stored twice."
     return HttpError(503, "unavailable", detail, headers={"Retry-After": str(seconds)})
 

@@ -2,6 +2,8 @@
 
 import importlib.metadata
 import json
+import threading
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,8 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
-from starlette.responses import HTMLResponse
+from pydantic_core import to_json
+from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from schemas.memory.documents import MAX_DOCUMENT_BYTES
@@ -111,6 +114,13 @@ def install(app: FastAPI) -> None:
     async def docs() -> HTMLResponse:
         return page
 
+    document, making = cache(lambda: to_json(described())), threading.Lock()
+
+    def openapi() -> Response:
+        with making:
+            return Response(document(), media_type="application/json")
+
     app.openapi = described  # type: ignore[method-assign]
+    app.add_api_route("/openapi.json", openapi, include_in_schema=False)
     app.add_api_route("/docs", docs, include_in_schema=False)
     app.mount(f"/{_ASSETS}", StaticFiles(packages=[("fastapi_offline", "static")]))

@@ -18,6 +18,8 @@ class Access:
     chat: ChatPlace | None = None
     # whether it needs no key
     is_open: bool = False
+    # whether it stores what people wrote, which counts as one of the key's messages a day
+    counts: bool = False
 
 
 OPEN = Access(None, is_open=True)
@@ -35,11 +37,11 @@ ACCESS = {
     "POST /v1/events/{platform}/{source_id}": OPEN,
     "GET /v1/events/{platform}/{source_id}": OPEN,
     "PUT /v1/events/matrix/{source_id}/_matrix/app/v1/transactions/{transaction}": OPEN,
-    "PATCH /v1/messages/{chat_id}/{external_id:path}": Access("ingest", "path"),
-    "DELETE /v1/messages/{chat_id}/{external_id:path}": Access("ingest", "path"),
-    "PUT /v1/chats/{chat_id}/members": Access("ingest", "path"),
+    "PATCH /v1/messages/{chat_id}/{external_id:path}": Access("ingest", "path", counts=True),
+    "DELETE /v1/messages/{chat_id}/{external_id:path}": Access("ingest", "path", counts=True),
+    "PUT /v1/chats/{chat_id}/members": Access("ingest", "path", counts=True),
     "POST /v1/context": Access("context", "body"),
-    "POST /v1/contexts/{context_id}/answer": Access("context"),
+    "POST /v1/contexts/{context_id}/answer": Access("context", counts=True),
     "POST /v1/search": Access("read", "body"),
     "POST /v1/more": Access("read", "body"),
     "GET /v1/chats": Access("read"),
@@ -58,11 +60,11 @@ ACCESS = {
     "GET /v1/documents/{document_id:path}": Access("read"),
     "GET /v1/users/{user_id}": Access("read"),
     "GET /v1/users/{user_id}/export": Access("read"),
-    "POST /v1/memories": Access("write"),
-    "PATCH /v1/memories/{memory_id}": Access("write"),
+    "POST /v1/memories": Access("write", counts=True),
+    "PATCH /v1/memories/{memory_id}": Access("write", counts=True),
     "POST /v1/memories/{memory_id}/promote": Access("write"),
-    "POST /v1/memories/{memory_id}/correct": Access("write"),
-    "POST /v1/documents": Access("write"),
+    "POST /v1/memories/{memory_id}/correct": Access("write", counts=True),
+    "POST /v1/documents": Access("write", counts=True),
     "PUT /v1/users/{user_id}/senders/{sender_id:path}": Access("write"),
     "DELETE /v1/users/{user_id}/senders/{sender_id:path}": Access("write"),
     "POST /v1/users/{user_id}/merge": Access("write"),

@@ -1,7 +1,9 @@
 """Parameters of endpoints: the state of the process, and the tenant of the caller's API key."""
 
-from dataclasses import dataclass
-from typing import Annotated
+from asyncio import Semaphore
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Annotated, Self
 
 from anyio import CapacityLimiter
 from fastapi import Depends, Request
@@ -36,14 +38,20 @@ class ApiState:
     embedders: SpaceEmbedders
     waker: Waker
     backlog: BacklogLimit
-    # threads for large bodies, beside those of other requests
-    large_bodies: CapacityLimiter
+    # turns of large bodies to be in memory
+    large_bodies: Semaphore
+    # threads that parse them, beside those of other requests
+    large_parses: CapacityLimiter
     postgres_state: Service
     redis_state: Service
     # for the best messages of a context, if one is configured
     reranker: Reranker | None = None
     # for hypothetical answers, if a language model is configured
     gateway: Gateway | None = None
+
+    def for_chats(self, chats: Collection[str] | None) -> Self:
+        """Return the state for a caller who may name these chats; None: all."""
+        return self if chats is None else replace(self, database=self.database.for_chats(chats))
 
 
 # async: a plain function would be sent to a thread
@@ -52,9 +60,10 @@ async def _state(request: Request) -> ApiState:
 
 
 def state_of(request: Request) -> ApiState:
-    """Return the state of the process, for an endpoint without dependencies."""
+    """Return the state of the process for the caller of a request, for an endpoint without dependencies."""
     state: ApiState = request.app.state.api
-    return state
+    caller: Caller | None = getattr(request.state, "caller", None)
+    return state if caller is None else state.for_chats(caller.key.chats)
 
 
 Api = Annotated[ApiState, Depends(_state)]

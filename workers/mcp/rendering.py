@@ -1,21 +1,27 @@
-"""Render an answer for a model: the tool's fields, their schema, and a text of who said what and when."""
+"""Render an answer for a model: the tool's fields, their schema, and a text of who said what and when.
 
+What people wrote is data, as in a context: fenced as recalled, and without what ends a fence, begins a turn or a line.
+"""
+
+from collections.abc import Iterable
 from typing import Any
 
+from pipeline.text import fencing, truncate
 from workers.mcp.tools import Fields
 
 _WHEN = ("at", "since", "started_at", "last_at")
 _WHAT = ("text", "content", "summary", "title")
+_NAMES = ("speaker", "title")
 
 
 def picked(value: Any, fields: Fields | None) -> Any:
-    """Return these fields of an answer, without nulls."""
+    """Return these fields of an answer, without nulls, their texts harmless."""
     if isinstance(value, list):
         return [picked(item, fields) for item in value]
     if fields is None:
-        return value
-    parts = {name: value.get(name) for name in fields}
-    return {name: picked(part, fields[name]) for name, part in parts.items() if part is not None}
+        return fencing.harmless(fencing.visible(value)) if isinstance(value, str) else value
+    parts = {name: picked(value[name], fields[name]) for name in fields if value.get(name) is not None}
+    return parts | {name: fencing.name(parts[name]) for name in _NAMES if name in parts}
 
 
 def schema_of(fields: Fields | None, schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
@@ -37,29 +43,33 @@ def schema_of(fields: Fields | None, schema: dict[str, Any], definitions: dict[s
 
 
 def as_text(answer: dict[str, Any], structured: dict[str, Any]) -> str:
-    """Return an answer as lines, one for each part of a list.
-
-    People's words never begin a line, so that nobody's words can pass for another's.
-    """
+    """Return an answer as fenced lines, one for each part of a list, after a context's own text."""
     if "text" in answer:
-        # a context is a text already; other tools also need the ids of its memories
-        parts = [item for block in structured["blocks"] for item in block["items"]]
-        return "\n".join([answer["text"], *(_line(item) for item in parts if item["kind"] == "memory")])
+        # a context fences what it quotes; other tools also need the ids of its memories
+        parts = [
+            part for block in structured["blocks"] for part in block["items"] if part["kind"] == "memory"
+        ]
+        return "\n".join([answer["text"], *([fenced(map(_line, parts))] if parts else [])])
     lines = []
     for name, part in structured.items():
         if isinstance(part, list):
             lines += [f"{name}:" if part else f"{name}: none", *map(_line, part)]
         else:
-            lines.append(" ".join(f"{name}: {part}".split()))
-    return "\n".join(lines)
+            lines.append(f"{name}: {part}")
+    return fenced(lines)
+
+
+def fenced(lines: Iterable[str]) -> str:
+    """Fence texts as recalled, each on a line of its own."""
+    return "\n".join([fencing.OPEN, *map(truncate.one_line, lines), fencing.CLOSE])
 
 
 def _line(part: dict[str, Any]) -> str:
-    """Return who said what and when, then everything else."""
+    """Return ids and the like, then the time and the speaker, and last the words, which might look like these."""
     when, what = (next((name for name in names if name in part), "") for names in (_WHEN, _WHAT))
-    opening = [str(part[name]) for name in (when, "speaker") if name in part]
     rest = [f"{name} {_flat(value)}" for name, value in part.items() if name not in {when, what, "speaker"}]
-    return " ".join(f"- {' '.join(opening)}: {part.get(what, '')} [{', '.join(rest)}]".split())
+    opening = [f"[{', '.join(rest)}]", *(str(part[name]) for name in (when, "speaker") if name in part)]
+    return f"- {' '.join(opening)}: {part.get(what, '')}"
 
 
 def _flat(part: Any) -> str:

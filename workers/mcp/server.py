@@ -15,7 +15,7 @@ from pipeline.clients.http_calls import http_client
 from schemas.errors import BackscrollError
 from workers.api.scopes import ACCESS
 from workers.mcp.calls import Caller
-from workers.mcp.rendering import as_text, picked, schema_of
+from workers.mcp.rendering import as_text, fenced, picked, schema_of
 from workers.mcp.tools import ARGUMENTS, TOOLS
 
 INSTRUCTIONS = """\
@@ -53,7 +53,7 @@ def make_server(client: httpx2.AsyncClient) -> Server[Any]:
         try:
             answer = await caller(context).call(params.name, params.arguments or {})
         except BackscrollError as error:
-            return types.CallToolResult(content=[_text(str(error))], is_error=True)
+            return types.CallToolResult(content=[_text(fenced([str(error)]))], is_error=True)
         structured = picked(answer, TOOLS[params.name].gives)
         return types.CallToolResult(
             content=[_text(as_text(answer, structured))], structured_content=structured

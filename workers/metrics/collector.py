@@ -10,7 +10,6 @@ from typing import Any
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from pipeline.llm.budget import Budget
 from pipeline.operations import figures
 from pipeline.operations.doctor import collect
 from pipeline.operations.doctor.diagnose import diagnose
@@ -64,8 +63,7 @@ class FiguresCollector(Collector):
     def __init__(
         self, settings: Settings, database: Database, read_seconds: float, doctor_seconds: float
     ) -> None:
-        self._budget = Budget.of(settings)
-        self._data_dir = settings.data_dir
+        self._settings = settings
         self._database, self._totals, self._read_at = database, Totals(), time.monotonic()
         self._postgres = Source("postgres", self._read_postgres, read_seconds)
         self._redis = Source("redis", partial(broker.look, settings, workers=True), read_seconds)
@@ -103,12 +101,12 @@ class FiguresCollector(Collector):
         yield gauge("postgres_up", "Whether Postgres could be read.", postgres is not None)
         yield gauge("redis_up", "Whether Redis takes tasks.", redis is not None and redis.problem is None)
         if postgres is not None:
-            yield from families.of_postgres(*postgres, self._budget)
+            yield from families.of_postgres(*postgres, postgres[0].deployment.over(self._settings))
         if redis is not None:
             yield from families.of_redis(redis)
         if findings is not None:
             yield from families.of_doctor(findings)
-        yield from _disk(self._data_dir)
+        yield from _disk(self._settings.data_dir)
 
 
 def _disk(data_dir: Path) -> Iterator[Metric]:

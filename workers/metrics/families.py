@@ -11,12 +11,15 @@ from prometheus_client.core import (
     Metric,
 )
 
+from pipeline.ingest import left_out
 from pipeline.llm.budget import Budget
+from pipeline.operations.deployment import FLAGS
 from pipeline.operations.doctor.finding import Finding, Severity
 from pipeline.operations.figures import Figures
 from pipeline.recall.context_figures import BUCKET_SECONDS, bucket
 from pipeline.store.operations import counters
 from schemas.kinds import KINDS
+from schemas.settings import Settings
 from workers.broker import QueueStatus
 from workers.metrics.counted import COUNTERS
 from workers.queues import SWEPT_SECONDS
@@ -39,8 +42,8 @@ def gauges(name: str, text: str, values: Mapping[str, float], label: str) -> Met
     return family
 
 
-def of_postgres(figures: Figures, totals: Mapping[str, float], budget: Budget) -> Iterator[Metric]:
-    """Yield the metrics of Postgres: jobs, lags, counters, contexts, models, spaces and sizes."""
+def of_postgres(figures: Figures, totals: Mapping[str, float], settings: Settings) -> Iterator[Metric]:
+    """Yield the metrics of Postgres: jobs, lags, counters, contexts, models, spaces and sizes, and what runs."""
     jobs = GaugeMetricFamily(
         PREFIX + "jobs", "Jobs by kind and state, each up to 100,000.", labels=["kind", "state"]
     )
@@ -52,7 +55,8 @@ def of_postgres(figures: Figures, totals: Mapping[str, float], budget: Budget) -
     yield jobs
     done = [row for row in figures.jobs if row.kind in KINDS]
     oldest = {row.kind: row.oldest_seconds or 0.0 for row in done}
-    late = {row.kind: row.late_seconds for row in done}
+    late = {row.kind: 0.0 if row.waits_for else row.late_seconds for row in done}
+    waiting = {row.kind: row.pending + row.retrying if row.waits_for else 0 for row in done}
     yield gauges("job_oldest_seconds", "How long the oldest job has been pending.", oldest, "kind")
     yield gauges("job_late_seconds", "How long the oldest unclaimed job has been due.", late, "kind")
     yield gauge("messages_unplaced", "Accepted messages that wait to be placed.", figures.unplaced)
@@ -62,7 +66,7 @@ def of_postgres(figures: Figures, totals: Mapping[str, float], budget: Budget) -
     yield gauges(
         "budget_spent_ratio",
         "Spent today by the tenant nearest to its limit.",
-        _spent(figures, budget),
+        _spent(figures, Budget.of(settings)),
         "limit",
     )
     embedded = CounterMetricFamily(
@@ -81,6 +85,13 @@ def of_postgres(figures: Figures, totals: Mapping[str, float], budget: Budget) -
     rows = {table.name: table.rows for table in figures.tables}
     yield gauges("table_bytes", "Size of a table with its indexes.", sizes, "table")
     yield gauges("table_rows", "Rows of a table, as estimated at its last ANALYZE.", rows, "table")
+    running = figures.deployment
+    yield gauges("jobs_waiting", "Jobs that wait, as a setting is off.", waiting, "kind")
+    flags = {name: getattr(settings, name) for name in FLAGS}
+    yield gauges("setting_on", "Whether a setting is on in the running processes.", flags, "setting")
+    yield gauge("settings_differing", "Settings in which these differ.", len(running.differing()))
+    kinds = Counter(process.kind for process in running.processes)
+    yield gauges("processes", "Running processes that state their settings.", kinds, "kind")
 
 
 def _spent(figures: Figures, budget: Budget) -> dict[str, float]:
@@ -103,6 +114,11 @@ def _counters(totals: Mapping[str, float]) -> Iterator[Metric]:
     for bound in BUCKET_SECONDS:
         counted += totals.get(bucket(bound), 0.0)
         buckets.append(("+Inf" if math.isinf(bound) else str(bound), counted))
+    text, labels = "What was handed over and is not stored, or not whole.", ["platform", "reason"]
+    family = CounterMetricFamily(PREFIX + "left_out", text, labels=labels)
+    for values, items in left_out.counts(totals).items():
+        family.add_metric(values, items)
+    yield family
     yield HistogramMetricFamily(
         PREFIX + "context_seconds", "Time to make a context.", buckets, totals.get("context_seconds", 0.0)
     )
@@ -116,6 +132,7 @@ def of_redis(queues: QueueStatus) -> Iterator[Metric]:
     if queues.workers is not None:
         serving = {name: len(workers) for name, workers in queues.workers.items()}
         yield gauges("queue_workers", "Workers that serve a queue.", serving, "queue")
+        yield gauges("unread_tasks", "Tasks in a list that no worker reads.", queues.unread, "list")
     swept = queues.swept_seconds_ago
     yield gauge(
         "sweep_age_seconds",

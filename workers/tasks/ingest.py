@@ -1,31 +1,37 @@
 """`backscroll.ingest`: accept the messages of a payload, or place accepted messages."""
 
-import json
-import re
 import time
 import traceback
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from typing import Any, TypeVar
 
 import structlog
 from celery import Task, shared_task
+from celery.app.task import Context
 from celery.worker.request import Request
+from celery.worker.state import revoked
+from kombu.utils import json
 from pydantic import TypeAdapter, ValidationError
 
 from pipeline.ingest import accept as pipeline_ingest
+from pipeline.ingest import left_out
 from pipeline.ingest.pruned import MessageLimits
 from pipeline.jobs.failures import reason_of
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import quarantine
 from pipeline.store.operations import counters
+from schemas.base import FROM_PLATFORM
 from schemas.errors import InvalidInput, JobsFailed, PayloadRefused, Retryable, SettingsError
 from schemas.messages import clean_text
 from schemas.payloads import QueuedIngest, TenantId, parse_payload
+from schemas.settings import Settings
 from workers import resources
 from workers.queues import wake_up
+from workers.resources import Resources
 from workers.signals import current_request_id
 from workers.tasks.jobs import result_of
 
@@ -37,42 +43,30 @@ Errors = type[Exception] | tuple[type[Exception], ...]
 WAIT_SECONDS = 2.0
 ERROR_CHARS = 500
 KEY_DIGITS = 16
-PLATFORM_ID = re.compile(r"[a-z]+:\S{1,100}")
 _tenant = TypeAdapter(TenantId)
 
 
 class PayloadRequest(Request):  # type: ignore[misc] # Celery ships no types
-    """A payload's task, of which its worker reports only an outline, whatever the sender describes as its arguments."""
+    """A payload's task, which its worker never drops: what has expired or was revoked is refused by the task.
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._argsrepr = f"({len(self.args)} arguments)" if self.args else "()"
-        self._kwargsrepr = outline(self.kwargs)
+    The worker reports only an outline of it.
+    """
+
+    expires = None
 
     def info(self, safe: bool = False) -> dict[str, Any]:
         """Return what `inspect active` shows."""
         shown: dict[str, Any] = super().info(safe=True)
         return shown
 
+    def revoked(self) -> bool:
+        """Have the task refuse what somebody has revoked."""
+        if self.id in revoked and (self.args or self.kwargs):
+            self._request_dict["refused"] = "it was revoked"
+        return False
 
-def outline(payload: Any) -> str:
-    """Describe a payload without people's words, or texts in place of an id.
-
-    >>> outline({"v": 1, "chat": {"chat_id": "telegram:-100", "title": "Мы"}, "messages": [{}, {}]})
-    "{'v': 1, 'chat': 'telegram:-100', 'messages': 2}"
-    >>> outline({"chat": "Кто там?", "messages": "Я", "text": "Это я"})
-    "{'chat': '…', 'messages': '…'}"
-    """
-    shown: dict[str, Any] = {}
-    for name, value in payload.items() if isinstance(payload, dict) else ():
-        if name == "v":
-            shown[name] = value if isinstance(value, int) else "…"
-        elif name == "chat":
-            chat_id = value.get("chat_id") if isinstance(value, dict) else value
-            shown[name] = chat_id if isinstance(chat_id, str) and PLATFORM_ID.fullmatch(chat_id) else "…"
-        elif name == "messages":
-            shown[name] = len(value) if isinstance(value, list) else "…"
-    return str(shown)
+    def terminate(self, *args: Any, **kwargs: Any) -> None:
+        """Let the task finish: what is being stored would be lost."""
 
 
 # A payload is in no table before it is accepted: so this task alone returns to the queue when its worker dies.
@@ -89,16 +83,16 @@ def ingest(self: Task, *args: Any, **payload: Any) -> dict[str, int] | str:
     A payload that cannot be accepted, or has killed its process too often, becomes a dead letter; then this raises
     `PayloadRefused`, so that task monitoring shows it, and the task is acknowledged.
     """
-    if not args and not payload:
+    if not (args or payload or self.request.get("refused")):
         return result_of("ingest", resources.run(self.app, "ingest"))
-    held = _after_outages(resources.current)
-    refuse = partial(_refuse, held.database, held.settings.tenant, {"args": args, "kwargs": payload})
+    held = _after_outages(resources.current, errors=Exception)
+    refuse = partial(_refuse, held, {"args": args, "kwargs": payload} if args or payload else None)
     try:
-        # positional arguments are always refused
-        parsed = parse_payload(QueuedIngest, args or payload)
-    except InvalidInput as error:
-        log.warning("payload_refused", error=str(error))
-        raise refuse(str(error)) from None
+        parsed = _checked(self.request, held.settings, args or payload)
+    except Exception as error:  # noqa: BLE001 - whatever a sender has made up
+        reason = str(error) if isinstance(error, InvalidInput) else type(error).__name__
+        log.warning("payload_refused", error=reason)
+        raise refuse(reason) from None
     tenant_id, suspect = parsed.tenant or held.settings.tenant, f"payload:{self.request.id}"
     again = bool(self.request.delivery_info.get("redelivered"))
     # A redelivered task's first delivery was not counted, and killed its process if any did.
@@ -134,9 +128,23 @@ def ingest(self: Task, *args: Any, **payload: Any) -> dict[str, int] | str:
         duplicates=accepted.duplicates,
         kept_out=accepted.kept_out,
     )
+    reasons = {"kept_out": accepted.kept_out, "cut": accepted.cut}
+    _after_outages(partial(left_out.report, held.database, tenant_id, parsed.chat.chat_id, reasons, {}))
     if accepted.new:
         wake_up(self.app, "ingest")
     return {"accepted": accepted.new, "duplicates": accepted.duplicates, "kept_out": accepted.kept_out}
+
+
+def _checked(request: Context, settings: Settings, payload: Any) -> QueuedIngest:
+    """Return a payload that may be stored; positional arguments never are. Raises `InvalidInput`."""
+    if refused := request.get("refused"):
+        raise InvalidInput(refused)
+    if request.expires and datetime.fromisoformat(request.expires) < datetime.now(UTC):
+        raise InvalidInput(f"it expired at {request.expires}")
+    parsed = parse_payload(QueuedIngest, payload, FROM_PLATFORM)
+    if not settings.takes_payloads_of(tenant := parsed.tenant or settings.tenant):
+        raise InvalidInput(f"BACKSCROLL_PAYLOAD_TENANTS does not name the tenant {tenant}")
+    return parsed
 
 
 def _after_outages(act: Callable[[], T], *, errors: Errors = (Retryable, SettingsError)) -> T:
@@ -165,31 +173,32 @@ def _acquit(database: Database, tenant_id: str, suspect: str) -> None:
 
 
 def _refuse(
-    database: Database,
-    default_tenant: str,
-    task: dict[str, Any],
-    reason: str,
-    suspect: tuple[str, str] | None = None,
+    held: Resources, task: dict[str, Any] | None, reason: str, suspect: tuple[str, str] | None = None
 ) -> PayloadRefused:
-    """Make a dead letter of a payload before it is acknowledged, of `default_tenant` if it names no valid tenant."""
-    payload = task["kwargs"]
+    """Make a dead letter of a payload before it is acknowledged; None: of one that could not be read.
+
+    It is of the default tenant unless it names a valid one that payloads may name.
+    """
+    payload = task["kwargs"] if task else {}
     try:
         tenant_id = _tenant.validate_python(payload.get("tenant"))
     except ValidationError:
-        tenant_id = default_tenant
+        tenant_id = held.settings.tenant
+    if not held.settings.takes_payloads_of(tenant_id):
+        tenant_id = held.settings.tenant
     version, messages = payload.get("v", 1), payload.get("messages")
     size = len(messages) if isinstance(messages, list) else int(isinstance(messages, dict))
     named = version if isinstance(version, int) else "unknown"
-    error = clean_text(f"version {named}, {size} messages: {reason}")[:ERROR_CHARS]
+    error = clean_text(f"version {named}, {size} messages: {reason}" if task else reason)[:ERROR_CHARS]
     text = json.dumps(task)
-    key = sha256(text.encode()).hexdigest()[:KEY_DIGITS]
+    key = sha256((text if task else reason).encode()).hexdigest()[:KEY_DIGITS]
 
     def keep() -> None:
-        with database.tenant(tenant_id) as connection:
+        with held.database.tenant(tenant_id) as connection:
             quarantine.keep_payload(connection, tenant_id, key, text, error, current_request_id())
             counters.add(connection, tenant_id, {"payloads_refused": 1})
         if suspect is not None:
-            _acquit(database, *suspect)
+            _acquit(held.database, *suspect)
 
     _after_outages(keep, errors=Exception)
     return PayloadRefused(f"refused, and kept: see `backscroll jobs show payload:{key}`")

@@ -34,7 +34,7 @@ def result_of(kind: str, outcome: Outcome) -> str:
     many, and a failed task means that nothing works. It is acknowledged all the same: the jobs are in the database.
     """
     if outcome.waits:
-        return "waits: see the log of this worker"
+        return f"waits: {outcome.waits}"
     done = outcome.finished - outcome.passed_over
     named = [f"{why} ({count})" if count < outcome.failed else why for why, count in outcome.reasons.items()]
     counts = {KINDS[kind].done: done, "needed nothing": outcome.passed_over}

@@ -6,7 +6,7 @@ import structlog
 from celery import Celery, Task, shared_task
 
 from pipeline.operations import sweep as pipeline_sweep
-from workers import connection, queues, resources
+from workers import connection, envelope, queues, resources
 from workers.tasks.jobs import ThreadRequest
 
 log = structlog.get_logger(__name__)
@@ -17,7 +17,7 @@ MAX_WAITING_SWEEPS = 10
 COUNT_UP_TO = max(2 * queue.concurrency * queue.batch for queue in queues.OF_KIND.values())
 
 
-@shared_task(name=connection.SWEEP, bind=True, Request=ThreadRequest, send_events=False)
+@shared_task(name=envelope.SWEEP, bind=True, Request=ThreadRequest, send_events=False)
 def sweep(self: Task) -> None:
     """Sweep everything once.
 
@@ -40,6 +40,8 @@ def _sweep(app: Celery, held: resources.Resources) -> None:
         queue = queues.OF_KIND.get(kind)
         if queue is None:
             log.warning("job_of_unknown_kind", kind=kind, rows=due)
+            continue
+        if held.settings.switched_off(kind):
             continue
         room = 2 * queue.concurrency - queues.waiting(app, kind)
         queues.wake_up(app, kind, max(0, min(room, math.ceil(due / queues.batch_of(kind, held.settings)))))

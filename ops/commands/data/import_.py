@@ -180,7 +180,7 @@ def _check(source: Source, report: import_report.ImportReport, shown: bool) -> N
 def _import(
     source: Source, settings: Settings, database: Database, report: import_report.ImportReport, shown: bool
 ) -> Tally:
-    from pipeline.ingest import history
+    from pipeline.ingest import history, left_out
     from pipeline.ingest.import_tally import Stored, Tally
     from pipeline.ingest.policy import SessionPolicy
     from pipeline.ingest.pruned import MessageLimits
@@ -213,6 +213,8 @@ def _import(
         if isinstance(error, KeyboardInterrupt):
             raise typer.Exit(INTERRUPTED) from None
         raise
+    finally:
+        left_out.report(database, settings.tenant, source.format, tally.left_out, {})
     return tally
 
 

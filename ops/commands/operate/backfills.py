@@ -49,8 +49,11 @@ def start(
     rate: Annotated[float | None, "Rows per second at most (default: no limit)."] = None,
     dry_run: DryRunOption = False,
     wait: Annotated[bool, "Wait until it has ended, with progress."] = False,
+    again: Annotated[bool, "Start it even if one that does the same runs."] = False,
 ) -> None:
     """Start a backfill and return at once (or with `--wait` at its end, with 5 if it has failed).
+
+    If one that does the same runs or is paused, none is started, and that one is shown.
 
     - **embed** embeds messages, summaries and memories that have no vector
     - **summarize** summarizes sessions without a summary of the current version
@@ -65,7 +68,7 @@ def start(
     body: dict[str, Any] = {"kind": kind, "chat_id": chat, "missing_only": not everything, "limit": limit}
     body |= {"since": read_time(since, "since"), "until": read_time(until, "until")}
     request = parse_payload(BackfillRequest, body | {"batch_size": batch_size, "rate_per_second": rate})
-    with call.opened() as opened:
+    with call.opened(judges=True) as opened:
         settings, database = opened
         if chat is not None:
             opened.find_chat(chat)
@@ -92,7 +95,10 @@ def start(
                 *([sentence] if estimated else []),
             )
             return
-        made = backfill.start(database, settings.tenant, request, current)
+        made = backfill.start(database, settings.tenant, request, current, again=again)
+        if made.was_running and not call.as_json:
+            by = made.started_by or "somebody"
+            print(f"Nothing is started: backfill {made.id} of {by} does the same; --again starts another.")
         connection.wake(settings, "backfill")
         _answer(call, database, settings.tenant, made, wait=wait)
 
@@ -107,11 +113,23 @@ def list_(call: Call) -> None:
     cells = [
         (
             *(str(run.id), run.request.kind, run.request.chat_id or "all", run.state),
-            *(run.seen, run.total, run.raised, _left(run), rendering.moment(run.created_at)),
+            *(run.seen, run.total, run.raised, _left(run)),
+            *(rendering.moment(run.created_at), run.started_by or "–"),
         )
         for run in runs
     ]
-    headings = ("backfill", "kind", "chat", "state", "checked", "of", "due again", "left", "started (UTC)")
+    headings = (
+        "backfill",
+        "kind",
+        "chat",
+        "state",
+        "checked",
+        "of",
+        "due again",
+        "left",
+        "started (UTC)",
+        "by",
+    )
     table = rendering.rows(headings, cells, right=("backfill", "checked", "of", "due again", "left"))
     call.answer({"backfills": [_as_dict(run) for run in runs]}, table if runs else NONE_YET)
 
@@ -198,7 +216,7 @@ def _answer(call: Call, database: Database, tenant_id: str, run: Backfill, *, wa
 def _shown(run: Backfill) -> Group:
     share = min(run.seen / run.total, 1.0) if run.total else 1.0
     filled = round(share * BAR_WIDTH)
-    left = f", {_left(run)} left" if run.eta() is not None else ""
+    left = f", time left: {_left(run)}" if run.state == "running" else ""
     parts: list[RenderableType] = [
         Text(
             f"Backfill {run.id}: {run.request.kind} of {run.request.chat_id or 'all chats'}, {run.state}",
@@ -215,8 +233,8 @@ def _shown(run: Backfill) -> Group:
 
 
 def _left(run: Backfill) -> str:
-    eta = run.eta()
-    return "" if eta is None else rendering.age(eta.total_seconds())
+    eta, unknown = run.eta(), "estimating" if run.state == "running" else ""
+    return unknown if eta is None else rendering.age(eta.total_seconds())
 
 
 def _as_dict(run: Backfill) -> dict[str, Any]:

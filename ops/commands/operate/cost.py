@@ -33,7 +33,7 @@ def cost(
     from pipeline.llm.budget import Budget
     from pipeline.operations import costs
 
-    with call.opened() as (settings, database):
+    with call.opened(judges=True) as (settings, database):
         everybody = by == "tenant" and call.tenant is None and settings.maintenance_database_url is not None
         collected = costs.collect(
             database,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,7 +17,6 @@ from ops.console import rendering
 from ops.console.command import Call, command
 from ops.exit_codes import ERRORS_FOUND, NOT_AS_IT_SHOULD_BE
 from ops.local import stack
-from pipeline.clients.destinations import sent_elsewhere
 from pipeline.clients.factory import (
     default_provider,
     make_embedder,
@@ -69,30 +68,48 @@ def doctor(
     the workers, clocks, late and dead jobs, and what is stored: sessions, counters, vectors. Of all tenants if
     **BACKSCROLL_MAINTENANCE_DATABASE_URL** is set and no `--tenant` is given. It uses no network but Postgres and
     Redis; with `--model` the embedding model is looked for on this machine, or its server asked, and so is a language
-    model; it says what their endpoints turned out not to take of OpenAI's protocol. It also says what the settings
-    send to another machine.
+    model; it says what their endpoints turned out not to take of OpenAI's protocol. It judges by the settings that the
+    running processes have: it says what these send to another machine, what waits for a setting that is off, and how
+    this shell differs.
     """
+    from pipeline.operations.deployment import KEPT, Deployment
+    from pipeline.operations.doctor import collect
     from pipeline.store.connections.database import Database
 
     try:
-        settings = connection.open_stack(call.data_dir, call.tenant)
+        own = connection.open_stack(call.data_dir, call.tenant)
     except DatabaseUnavailable as error:
-        _end(call, [not_running(str(error))], [], None, [])
+        _end(call, [not_running(str(error))], [], {"sent": []})
         return
     done: list[str] = []
+    running, spaces, sent = Deployment(), list[EmbeddingSpace](), list[str]()
     with (
-        closing(Database.from_settings(settings)) as database,
+        closing(Database.from_settings(own)) as database,
         rendering.patience("Checking everything", shown=not call.as_json),
     ):
+        # where these cannot be read a finding says why
+        with suppress(BackscrollError):
+            with database.tenant("") as as_nobody:
+                running = Deployment.of(as_nobody)
+            spaces = collect.written_spaces(database)
+        settings = running.over(own)
+        with suppress(BackscrollError):
+            sent = running.sent(own, spaces)
         facts, sample = examine(database, settings, call.tenant, model=model, chats=chats)
         if fix:
             done = list(_fix(database, settings, facts))
             facts, _ = examine(database, settings, call.tenant, model=model, chats=chats, sample=sample)
-    up = stack.visible(settings.data_dir)
+    up = stack.visible(own.data_dir)
     findings = [*failing(up.failing if up else {}), *diagnose(facts)]
-    postgres = f"Postgres {facts.server.release}" if facts.server else None
-    redis = facts.broker.release if facts.broker else None
-    _end(call, findings, done, settings, [version for version in (postgres, redis) if version])
+    versions = [f"Postgres {facts.server.release}"] if facts.server else []
+    versions += [facts.broker.release] if facts.broker and facts.broker.release else []
+    waiting = [jobs.waiting for jobs in facts.jobs if jobs.waiting]
+    if model and settings.openai_api_key == KEPT:
+        sent.append(
+            "What needs the deployment's BACKSCROLL_OPENAI_API_KEY was not tried: this shell has it not"
+        )
+    said = {"versions": versions, "settings": running.notes(own), "sent": sent, "waiting": waiting}
+    _end(call, findings, done, said)
 
 
 def examine(
@@ -106,6 +123,7 @@ def examine(
 ) -> tuple[Facts, Sample | None]:
     """Collect all facts, and which chats were checked closely: those of `sample` if given."""
     from pipeline.ingest.policy import SessionPolicy
+    from pipeline.operations.deployment import KEPT
     from pipeline.operations.doctor import collect
     from workers import broker
 
@@ -133,7 +151,8 @@ def examine(
     embedder, problem = _embedder(settings, stored)
     if problem is None and active is not None:
         _, problem = _embedder(settings_for(active, settings), stored)
-    if model and problem is None:
+    ask = model and settings.openai_api_key != KEPT
+    if problem is None and (ask or (model and (active or embedder).provider != "openai")):
         problem = _try_model(settings, active)
     return Facts(
         logins=tried,
@@ -144,7 +163,7 @@ def examine(
         jobs=collect.late_jobs(database, scope),
         stopped_providers=collect.stopped_providers(database),
         tenants=list(collect.tenant_data(database, sample, rules)),
-        summary_problem=_summary_problem(settings, ask=model),
+        summary_problem=_summary_problem(settings, ask=ask),
     ), sample
 
 
@@ -244,21 +263,9 @@ def _fix(database: Database, settings: Settings, facts: Facts) -> Iterator[str]:
         connection.wake(settings, *KINDS)
 
 
-def _sent(settings: Settings) -> list[str]:
-    """Say what these settings send to another machine."""
-    try:
-        return sent_elsewhere(settings) or ["Nothing is sent to another machine"]
-    except SettingsError:
-        # a finding says why
-        return []
-
-
-def _end(
-    call: Call, findings: list[Finding], done: list[str], settings: Settings | None, versions: list[str]
-) -> None:
-    """Print what was found and fixed, what runs, and what is sent where; exit with the code of the worst finding."""
-    sent = _sent(settings) if settings else []
-    also = {"versions": versions, "learned": LEARNED.sentences(), "sent": sent}
+def _end(call: Call, findings: list[Finding], done: list[str], said: dict[str, list[str]]) -> None:
+    """Print what was found and fixed and what else is to be said; exit with the code of the worst finding."""
+    said = {"learned": LEARNED.sentences(), **said}
     shown = [Text(f"Fixed: {rendering.plain(sentence)}.", style="green") for sentence in done]
     for finding in findings:
         label, colour = ("Error", "red") if finding.severity == "error" else ("Warning", "yellow")
@@ -270,9 +277,9 @@ def _end(
         ]
     worst_of_all = worst(findings)
     call.answer(
-        {"worst": worst_of_all, "findings": findings, "mended": done, **also},
+        {"worst": worst_of_all, "findings": findings, "mended": done, **said},
         *shown,
-        *(Text(rendering.plain(f"{sentence}.")) for sentences in also.values() for sentence in sentences),
+        *(Text(rendering.plain(f"{sentence}.")) for sentences in said.values() for sentence in sentences),
         *([] if findings else [Text("Nothing is wrong.", style="green")]),
     )
     raise typer.Exit(EXIT_CODES[worst_of_all])

@@ -3,7 +3,7 @@
 They are those of the running Backscroll, which the platform must reach by a public URL.
 """
 
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -41,6 +41,9 @@ def add(
     call: Call,
     platform: Annotated[str, f"One of {', '.join(get_args(SourcePlatform))}."],
     label: Annotated[str, "What it is for, in lists."] = "",
+    chat: Annotated[
+        list[str] | None, "A chat that it may write to; may be repeated (default: all of the tenant)."
+    ] = None,
     url: Annotated[
         str | None, "The public URL of this Backscroll (default: the one that it has here)."
     ] = None,
@@ -53,7 +56,7 @@ def add(
     ] = None,
 ) -> None:
     """Add a source, and show what to paste into the platform; the secret is shown this once."""
-    fields = {"platform": platform, "label": label}
+    fields: dict[str, Any] = {"platform": platform, "label": label, "chats": chat or None}
     if secret_file is not None:
         fields["secret"] = secret_file.read().strip()
     api = _api(call)
@@ -67,8 +70,18 @@ def add(
 def list_(call: Call) -> None:
     """List the sources, the oldest first, without their secrets."""
     listed = _api(call).get("/v1/sources", SourceList)
-    cells = [(row.source_id, row.platform, row.label, row.created_at) for row in listed.sources]
-    table = rendering.rows(("source", "platform", "label", "created (UTC)"), cells)
+    cells = [
+        (
+            row.source_id,
+            row.platform,
+            row.label,
+            row.made_by or "",
+            "ended" if row.has_ended else "",
+            row.created_at,
+        )
+        for row in listed.sources
+    ]
+    table = rendering.rows(("source", "platform", "label", "key", "", "created (UTC)"), cells)
     call.answer(listed, table if cells else "There is no source yet: see `backscroll sources add --help`.")
 
 

@@ -195,6 +195,28 @@ def drop(call: Call, options: ChangeOptions) -> None:
     _answer(call, changed, "dropped", "dropped for good")
 
 
+@command(app, "backscroll jobs move celery")
+def move(
+    call: Call,
+    source: Annotated[str, typer.Argument(metavar="LIST", help="As `backscroll doctor` names it.")],
+    yes: YesOption = False,
+) -> None:
+    """Move the tasks of a list in Redis that no worker reads to the queue accept; a bot without `queue` fills `celery`.
+
+    What cannot be accepted becomes a dead letter.
+    """
+    from workers import broker
+
+    settings = connection.open_stack(call.data_dir, call.tenant)
+    queues = broker.look(settings, workers=True)
+    if not (waiting := queues.unread.get(source)):
+        why = queues.problem or "see `backscroll doctor`"
+        raise NotFound(f"no tasks wait in a list {source} that no worker reads: {why}")
+    call.confirm(f"Move {waiting:,} tasks from {source} to accept?", yes=yes)
+    moved = broker.move_to_accept(settings, source)
+    call.answer({"moved": moved}, f"{moved:,} tasks are in the queue accept now.")
+
+
 def _listed(
     call: Call, opened: Opened, wanted: JobFilter, limit: int | None = None
 ) -> tuple[list[ListedJob], int]:
@@ -233,7 +255,10 @@ def _named(kind: str | None, key: str | None) -> tuple[str | None, str | None]:
 def _answer(call: Call, changed: ChangedJobs, done: str, now: str) -> None:
     names = ", ".join(f"{item.kind} {item.key}" for item in changed.left[:NAMED_AT_MOST])
     more = " …" if len(changed.left) > NAMED_AT_MOST else ""
-    left = f"{len(changed.left):,} are unchanged ({names}{more}): running, done meanwhile, or not droppable."
+    left = (
+        f"{len(changed.left):,} are unchanged ({names}{more}): running, done meanwhile, not droppable, or of a payload "
+        "that could not be read."
+    )
     call.answer(
         {done: _names(changed.items), "left": _names(changed.left)},
         f"{len(changed.items):,} jobs are {now}.",

@@ -18,7 +18,7 @@ def prune(call: Call, dry_run: DryRunOption = False) -> None:
     """
     from pipeline.operations import retention as pipeline_prune
 
-    with call.opened() as (settings, database):
+    with call.opened(judges=True) as (settings, database):
         keep = pipeline_prune.retention_of(settings)
         counted = pipeline_prune.prune(database, settings.tenant, keep, dry_run=dry_run)
     words = keep.in_words()

@@ -237,7 +237,8 @@ def _fill(opened: Opened, tenant_ids: list[str], request: BackfillRequest) -> di
 
     current = Current.of(opened.settings)
     made = {
-        tenant_id: backfill.start(opened.database, tenant_id, request, current).id for tenant_id in tenant_ids
+        tenant_id: backfill.start(opened.database, tenant_id, request, current, again=True).id
+        for tenant_id in tenant_ids
     }
     connection.wake(opened.settings, "backfill")
     return made

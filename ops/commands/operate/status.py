@@ -39,7 +39,7 @@ def status(
     from pipeline.operations import status as pipeline_status
     from workers import broker
 
-    with call.opened() as (settings, database):
+    with call.opened(judges=True) as (settings, database):
         sizes = _memory(settings) if memory else {}
         sized = [
             (kind, rendering.size(count)) for kind, count in (sizes | {"all": sum(sizes.values())}).items()
@@ -168,6 +168,7 @@ def _jobs(state: Status) -> Iterator[RenderableType]:
         for row in state.jobs
     ]
     yield rendering.rows(("kind", *states), cells, title="\nJobs", right=states)
+    yield from (Text(f"{row.waiting}.", style="yellow") for row in state.jobs if row.waiting)
 
 
 def _counted(jobs: int) -> str:
@@ -187,6 +188,11 @@ def _queues(queues: QueueStatus) -> Iterator[RenderableType]:
     headings = ("queue", "tasks", *(("workers",) if answers else ()))
     cells = [(name, waiting, *answers.get(name, ())) for name, waiting in queues.queues.items()]
     yield rendering.rows(headings, cells, title="\nQueues", right=("tasks",))
+    for name, tasks in queues.unread.items():
+        what = (
+            f"{tasks:,} tasks wait in the list {name}, which no worker reads: `backscroll jobs move {name}`"
+        )
+        yield Text(rendering.plain(what), style="red")
 
 
 def _counters(state: Status) -> Iterator[RenderableType]:

@@ -23,6 +23,9 @@ metrics_app = typer.Typer(rich_markup_mode="markdown")
 def worker(
     queue: Annotated[list[str] | None, typer.Argument(help="Queues (default: all but embed).")] = None,
     concurrency: Annotated[int | None, typer.Option(min=1, help="Processes or threads.")] = None,
+    name: Annotated[
+        str | None, "Its node name, such as embed@gpu (default: of queue, process and host)."
+    ] = None,
     data_dir: DataDirOption = None,
 ) -> None:
     """Run one worker in the foreground, on these queues, until TERM or Ctrl-C.
@@ -50,6 +53,8 @@ def worker(
         make_summary_model(settings)
         make_learning_model(settings)
     command = worker_command(names, concurrency=concurrency)
+    if name is not None:
+        command[command.index("-n") + 1] = name
     _run_instead(settings, command, own_environment(settings, *names))
 
 

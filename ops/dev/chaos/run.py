@@ -53,7 +53,7 @@ def run(messages: int, kills: int, seed: int, lease_seconds: float, say: Say) ->
     with deployments.running(lease_seconds=lease_seconds, own_disk=True) as deployment:
         # what cannot be made here, with the reason
         skipped = {} if deployment.without_disk is None else {"disk-full": deployment.without_disk}
-        played = ChaosRun(deployment, traffic.make(messages, seed), say)
+        played = ChaosRun(deployment, traffic.make(messages, seed), seed, say)
         played.play(faults.draw(kills, seed, skipped))
         found = {"seed": seed, "messages": messages, "skipped": skipped} | played.judged()
         if played.violations:
@@ -65,9 +65,9 @@ def run(messages: int, kills: int, seed: int, lease_seconds: float, say: Say) ->
 class ChaosRun:
     """What happens to a deployment under faults."""
 
-    def __init__(self, deployment: Deployment, made: traffic.Traffic, say: Say) -> None:
+    def __init__(self, deployment: Deployment, made: traffic.Traffic, seed: int, say: Say) -> None:
         self._on, self._made, self._say = deployment, made, say
-        self._driver = Driver(deployment, made)
+        self._driver = Driver(deployment, made, seed)
         self._total = len(made.originals) + made.duplicates
         self._faults: Counter[str] = Counter()
         # for each recovery its `fault`, the seconds until all that was due was `taken` up, and the most that may be
@@ -87,21 +87,25 @@ class ChaosRun:
         made, driver = self._made, self._driver
         with self._on.connect() as connection:
             rules = SessionPolicy.of(self._on.settings)
-            judged = verdict.judge(connection, rules, made.originals, driver.accepted, made.gone)
+            accepted = driver.accepted | driver.handed_over
+            judged = verdict.judge(connection, rules, made.originals, accepted, made.gone)
         self.violations += judged.violations + driver.unexpected[:5]
         stored = sum(key[0] != PAYLOAD_TENANT for key in judged.stored)
         return {
             "kills": {kind: n for kind, n in self._faults.items() if kind in faults.KILLS},
             "faults": {kind: n for kind, n in self._faults.items() if kind in faults.OTHERS},
-            # over HTTP: answered 202; of these stored, and deleted or forgotten since
-            "accepted": len(driver.accepted),
+            # over HTTP: answered 202, or handed over to the client; of these stored, and deleted or forgotten since
+            "accepted": len(accepted),
             "stored": stored,
-            "gone": len(driver.accepted.intersection(made.gone)),
+            "gone": len(accepted.intersection(made.gone)),
             "lost": judged.count(verdict.LOST),
             "doubled": judged.count(verdict.DOUBLED),
             "stuck": judged.count(*verdict.STUCK),
             # work given up with a reason
             "dead": judged.dead,
+            # of the accepted: through the client's buffer; and the answers on its way, by what they were turned into
+            "by_client": len(driver.handed_over),
+            "turned": dict(sorted(driver.turned.items())),
             # taken by Redis, and stored: the rest went with Redis' data, or with a process that had just taken it
             "payloads": {"queued": len(driver.queued), "stored": len(judged.stored) - stored},
             "seconds_to_recover": {

@@ -16,8 +16,9 @@ from urllib.parse import urlsplit
 import httpx2
 import structlog
 
-from pipeline.clients.http_calls import UNAUTHORIZED, Answer, http_client, is_too_long, post, without_login
+from pipeline.clients.http_calls import UNAUTHORIZED, Answer, http_client, is_too_long, post
 from schemas.errors import ProviderFailed, SettingsError
+from schemas.server_urls import without_secrets
 
 log = structlog.get_logger(__name__)
 
@@ -185,7 +186,7 @@ class OpenAIEndpoint:
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         self.address = f"{host}:{port}"
         # for messages
-        self.url = without_login(self._url)
+        self.url = without_secrets(self._url)
         self.model = model
         self._key = key
 

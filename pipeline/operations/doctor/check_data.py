@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.operations.doctor.facts import TenantData
 from pipeline.operations.doctor.finding import Finding, error, warning
+from schemas.bots.events import LOST
 
 if TYPE_CHECKING:
     from pipeline.operations.status import JobCounts
@@ -30,7 +31,7 @@ def summaries(problem: str | None) -> Iterator[Finding]:
 
 
 def late_jobs(jobs: JobCounts) -> Iterator[Finding]:
-    if jobs.late_seconds > LATE_WARNING_SECONDS:
+    if jobs.late_seconds > LATE_WARNING_SECONDS and not jobs.waits_for:
         yield Finding(
             "error" if jobs.late_seconds > LATE_ERROR_SECONDS else "warning",
             "late",
@@ -78,6 +79,13 @@ def tenant(tenant: TenantData) -> Iterator[Finding]:
     if tenant.orphans:
         what = f"{tenant.orphans:,} vectors {whose} have no row, or one that was merged into another"
         yield fixable_error("orphans", what, "Deleted text could still be found.", f"{fix}.")
+    lost = [(key, n) for key, n in tenant.left_out.items() if n and key[1] in LOST]
+    if lost:
+        counted = ", ".join(f"{n:,} {reason} from {platform}" for (platform, reason), n in lost)
+        what, why = f"{counted} {whose} since yesterday", "Words of people are not stored, or not whole."
+        yield warning(
+            "left-out", what, why, "See `left_out` in the log, and in the answers that name the items."
+        )
 
 
 def _some(names: Sequence[str]) -> str:

@@ -184,6 +184,13 @@ def broker(broker: Broker) -> Iterator[Finding]:
             "Its jobs are not done.",
             f"Start one: `backscroll worker {queue}`. One that is busy with a long task may not have answered.",
         )
+    for name, tasks in broker.unread.items():
+        yield warning(
+            "unread",
+            f"{tasks:,} tasks wait in the list {name} of Redis, which no worker reads",
+            "What a bot has sent there is not stored: it named another queue, or none.",
+            f"Have it name the queue backscroll.accept, and move the tasks: `backscroll jobs move {name}`.",
+        )
 
 
 def fixed_release(release: str) -> str | None:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection
 
 from migrations import REVISION
-from pipeline.ingest import sessionize
+from pipeline.ingest import left_out, sessionize
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.session_ranges import FOREVER
 from pipeline.operations import status
@@ -21,7 +21,7 @@ from pipeline.store.chats.chats import tenant_ids
 from pipeline.store.connections.database import Database
 from pipeline.store.messages import messages
 from pipeline.store.models import llm_limits
-from pipeline.store.operations import catalog, checks
+from pipeline.store.operations import catalog, checks, counters
 from pipeline.store.search import vector_search
 from pipeline.store.sessions import ranges as stored_ranges
 from pipeline.store.sessions import sessions
@@ -191,12 +191,14 @@ def tenant_data(database: Database, sample: Sample, rules: SessionPolicy) -> Ite
                 for kind, statement in checks.missing_jobs(connection, summaries=rules.summaries).items()
             }
             orphans = checks.orphans(connection) if vectors.exist(connection) else 0
+            lately = left_out.counts(counters.totals(connection, 2))
         yield TenantData(
             tenant_id=tenant_id,
             differing=sorted(differing),
             drifted=sorted(drifted),
             without_job=lacking,
             orphans=orphans,
+            left_out=lately,
         )
 
 
@@ -207,9 +209,8 @@ def _sessions_match(connection: Connection, chat_id: str, rules: SessionPolicy) 
     for key in keys:
         rows = messages.times(connection, chat_id, key, *FOREVER)
         existing = stored_ranges.of_key(connection, chat_id, key)
-        kept, parts = sessionize.remembered(
-            existing, sessionize.split((row[0] for row in rows), rules.gap_of(key), closes[chat_id, key])
-        )
+        kept, times = sessionize.after_pruned(existing, [row[0] for row in rows])
+        parts = sessionize.split(times, rules.gap_of(key), closes[chat_id, key])
         if [(s.started_at, s.ended_at, s.message_count) for s in kept] != [
             (p.started_at, p.ended_at, p.count) for p in parts
         ]:

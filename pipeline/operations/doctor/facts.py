@@ -89,6 +89,8 @@ class Broker:
     accept_seconds: float = 0.0
     # waiting tasks by queue, of the queues that no worker serves
     unserved: Mapping[str, int] = field(default_factory=dict)
+    # tasks by the name of a list that no worker reads
+    unread: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +106,8 @@ class TenantData:
     without_job: Mapping[str, int] = field(default_factory=dict)
     # vectors whose row is gone or was merged into another
     orphans: int = 0
+    # of yesterday and today, by platform and reason
+    left_out: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

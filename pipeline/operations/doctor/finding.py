@@ -13,6 +13,7 @@ DEFAULT_PAGE = f"{GUIDE}#the-doctor"
 PAGES = {
     "late": "/inspect/jobs",
     "dead": "/inspect/jobs",
+    "left-out": "/inspect/jobs",
     "missing": "/inspect/backfills",
     "sessions": "/inspect/chats",
     "counters": "/inspect/chats",
@@ -25,6 +26,7 @@ PAGES = {
     "model": f"{GUIDE}#embedding-models",
     "migration": f"{GUIDE}#upgrades",
     "worker": f"{GUIDE}#queues-and-scaling",
+    "unread": f"{GUIDE}#dead-letters",
     "accept": f"{GUIDE}#queues-and-scaling",
     "clock": f"{GUIDE}#queues-and-scaling",
     "held-up": f"{GUIDE}#when-something-is-down",

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 from pydantic import ValidationError
 
 from pipeline.platforms import attachments, fields, json_stream, kinds, written
-from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Skipped, Times
+from pipeline.platforms.records import NO_TEXT, Broken, ImportOptions, Notice, Parsed, Skipped, Times
 from schemas.messages import FORWARDED, ChatIn, ChatKind
 
 # one chat's export has its messages at the top; that of all has a list of chats, and one of chats left
@@ -146,7 +146,7 @@ class _TelegramReader:
             reply_to, thread = self._answered(raw)
             text, media = _text(raw), _media(raw)
             if not text and not media:
-                return Skipped(where=where, reason="message without text")
+                return Skipped(where=where, reason=NO_TEXT)
             sender, own_id = raw.get("from_id", raw.get("actor_id")), _number(raw, "id")
             return fields.read_message(
                 where,

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from pipeline.platforms import fields
 from pipeline.platforms.identity import ImportIds, Positions
 from pipeline.platforms.records import (
+    NO_TEXT,
     Ambiguous,
     Broken,
     DateOrder,
@@ -245,7 +246,7 @@ class _WhatsAppReader:
         sender, iphone = spoken[0], entry.start.style != "dash"
         body = whatsapp_text.read_text("\n".join([spoken[1], *entry.lines[1:]]), iphone=iphone, sender=sender)
         if body.counted or not (body.text or body.media):
-            return Skipped(where=where, reason=body.counted or "message without text")
+            return Skipped(where=where, reason=body.counted or NO_TEXT)
         return self._message(where, sender, local, self._other_times(entry.start), body)
 
     def _other_times(self, start: whatsapp_time.Start) -> list[str]:

@@ -125,6 +125,7 @@ def unfinished(connection: Connection) -> bool:
 
 
 _REDIRECT = (
+    "UPDATE chats SET apart = true WHERE chat_id = :into AND (SELECT apart FROM chats WHERE chat_id = :chat)",
     "UPDATE chats SET moved_to = NULL WHERE chat_id = :into",
     "UPDATE chats SET moved_to = :into WHERE chat_id = :chat OR moved_to = :chat AND chat_id <> :into",
     """

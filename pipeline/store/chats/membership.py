@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, text
 
-from pipeline.store.connections.statements import column, number, run
+from pipeline.store.connections.statements import column, holds, number, run
 
 UNKNOWN = ""
 
@@ -29,6 +29,7 @@ _REMOVE = text(f"""
     DELETE FROM chat_members c WHERE chat_id = :chat AND sender_id = ANY(:senders)
         AND NOT EXISTS ({_MESSAGES} AND m.sent_at > :at)
 """)
+_REJOIN = text("UPDATE chats SET apart = false WHERE chat_id = :chat AND apart")
 _OF_CHAT = text("SELECT sender_id FROM chat_members WHERE chat_id = :chat ORDER BY sender_id")
 _CHATS_OF = text("SELECT DISTINCT chat_id FROM chat_members WHERE sender_id = ANY(:senders) ORDER BY chat_id")
 _CHATS_TO_UNNAME = text(f"""
@@ -49,7 +50,8 @@ _UNNAME = text(f"""
 # `OFFSET 0` Postgres reads all members of all chats instead.
 PRESENT = """
     WITH policy AS (
-        SELECT settings->>'audience' AS audience FROM tenants
+        SELECT (SELECT settings->>'audience' FROM tenants) AS audience,
+            CAST(nullif(current_setting('app.chats', true), '') AS jsonb) AS only_chats
     ), asker AS (
         SELECT coalesce((SELECT user_id FROM user_senders WHERE sender_id = :asker), :asker) AS person
         WHERE CAST(:asker AS text) IS NOT NULL
@@ -72,13 +74,15 @@ PRESENT = """
         SELECT DISTINCT m.chat_id FROM ids i JOIN chat_members m ON m.sender_id = i.sender_id
         WHERE i.person = (SELECT person FROM start) AND m.chat_id <> :chat
             AND coalesce((SELECT audience FROM policy), 'strict') = 'strict'
+            AND coalesce((SELECT only_chats FROM policy) ? m.chat_id, true)
     ), places AS (
         SELECT c.chat_id, c.kind, EXISTS (SELECT 1 FROM chat_members m
                 WHERE m.chat_id = c.chat_id AND m.sender_id <> ''
                     AND m.sender_id NOT IN (SELECT sender_id FROM ids)) AS others,
             ARRAY(SELECT i.person FROM ids i
                 JOIN chat_members m ON m.chat_id = c.chat_id AND m.sender_id = i.sender_id) AS persons
-        FROM chats c WHERE c.chat_id IN (SELECT chat_id FROM candidates) AND NOT EXISTS (
+        FROM chats c WHERE c.chat_id IN (SELECT chat_id FROM candidates)
+            AND (NOT c.apart OR (SELECT only_chats FROM policy) IS NOT NULL) AND NOT EXISTS (
             SELECT 1 FROM present p
             WHERE NOT EXISTS (SELECT 1 FROM chat_members m
                     WHERE m.chat_id = c.chat_id AND m.sender_id = p.person OFFSET 0)
@@ -92,6 +96,8 @@ PRESENT = """
         ARRAY(SELECT sender_id FROM ids WHERE person = (SELECT person FROM asker)) AS asker_ids,
         ARRAY(SELECT person FROM members) AS members,
         (SELECT there FROM unnamed) AS unnamed,
+        coalesce((SELECT apart FROM chats WHERE chat_id = :chat), false) AS apart,
+        (SELECT only_chats FROM policy) AS only_chats,
         (SELECT coalesce(jsonb_agg(to_jsonb(places)), '[]') FROM places) AS places
 """
 """SQL of `Present`: the members of `:chat` and `:asker`, by any of their ids, and other chats with all of them."""
@@ -148,6 +154,16 @@ def add(connection: Connection, tenant_id: str, chat_id: str, senders: Sequence[
     run(connection, _ADD, tenant=tenant_id, chat=chat_id, senders=senders)
 
 
+def rejoin(connection: Connection, chat_id: str) -> None:
+    """Stop keeping a chat apart: somebody who may has said who is there."""
+    run(connection, _REJOIN, chat=chat_id)
+
+
+def is_apart(connection: Connection, chat_id: str) -> bool:
+    """Tell whether a key for some chats has said who is in a chat."""
+    return holds(connection, "SELECT apart FROM chats WHERE chat_id = :chat", chat=chat_id)
+
+
 def remove(connection: Connection, chat_id: str, senders: Sequence[str], at: datetime) -> None:
     """Remove these members of a chat who have said nothing there after a time."""
     run(connection, _REMOVE, chat=chat_id, senders=senders, at=at)
@@ -183,13 +199,14 @@ class Visible:
 
     everywhere: bool
     chats: frozenset[str]
+    # whether also what was learned in no chat, unless it is everybody's, as the organization's is
+    unplaced: bool = True
 
-    def shows(self, learned_in: str | None, also_in: Collection[str] = ()) -> bool:
-        """Tell whether something learned in one of these chats may be shown.
-
-        None was learned in no chat, and is anybody's.
-        """
-        return self.everywhere or learned_in is None or not self.chats.isdisjoint({learned_in, *also_in})
+    def shows(self, learned_in: str | None, also_in: Collection[str] = (), *, scope: str = "") -> bool:
+        """Tell whether something of a scope learned in one of these chats, or (None) in none, may be shown."""
+        if learned_in is None:
+            return self.everywhere or self.unplaced or scope == "organization"
+        return self.everywhere or not self.chats.isdisjoint({learned_in, *also_in})
 
     def source(self, learned_in: str | None, also_in: Collection[str], here: str | None) -> str | None:
         """Return the chat to name as the source of something learned: this one, else the first that may be shown."""
@@ -200,7 +217,7 @@ class Visible:
 
     def parameters(self) -> dict[str, Any]:
         """Return the fields as parameters of statements."""
-        return {"everywhere": self.everywhere, "chats": sorted(self.chats)}
+        return {"everywhere": self.everywhere, "chats": sorted(self.chats), "unplaced": self.unplaced}
 
 
 EVERYWHERE = Visible(everywhere=True, chats=frozenset())
@@ -230,6 +247,10 @@ class Present(NamedTuple):
     members: Sequence[str]
     # whether there is a member whose name is not kept
     unnamed: bool
+    # whether a key for some chats has said who is there
+    apart: bool
+    # the chats of the asking key; None: all
+    only_chats: Sequence[str] | None
     # of each its `chat_id`, `kind`, `persons`, and whether there are `others`
     places: Sequence[Mapping[str, Any]]
 

@@ -1,10 +1,13 @@
 """Connections to Postgres: for one tenant as the app role, for all tenants as the maintenance role.
 
-A transaction first sets its tenant; until then it sees no rows (row-level security).
+A transaction first sets its tenant; until then it sees no rows (row-level security). For a key of some chats it sets
+these, too: `pipeline/people/visibility.py` says what follows.
 No transaction is held across a call to a model or to Redis.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import copy
+import json
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any, Self, TypeVar
@@ -30,7 +33,7 @@ C = TypeVar("C")
 # Undefined table or column.
 _MISSING = {"42P01", "42703"}
 
-_AS_TENANT = "SELECT set_config('app.tenant_id', %s, true)"
+_AS_TENANT = "SELECT set_config('app.tenant_id', %s, true), set_config('app.chats', %s, true)"
 # Planning a question's statement takes as long as running it, and Postgres keeps a plan only after five executions.
 # Kept from a moment when a table was all but empty, it must not be one that reads the table.
 _WITH_PLANS = f"""{_AS_TENANT},
@@ -56,6 +59,16 @@ class Database:
         # connections that `one_trip` has made for `try_trip`, up to `ready`; the event loop and threads share them
         self._ready: list[PoolProxiedConnection] = []
         self._ready_at_most = ready
+        # the setting `app.chats`
+        self.only_chats = ""
+
+    def for_chats(self, chats: Collection[str] | None) -> Self:
+        """Return these pools for whoever holds a key of these chats; None: of all, which is the same database."""
+        if chats is None:
+            return self
+        confined = copy.copy(self)
+        confined.only_chats = json.dumps(sorted(chats))
+        return confined
 
     @classmethod
     def from_settings(cls, settings: Settings, *, pool_size: int = 5, ready: int = 0) -> Self:
@@ -81,7 +94,8 @@ class Database:
         """
         lines: list[committed.Line] = []
         with self._fitting(self._app, transaction) as connection:
-            trips.begin(_driver(connection.connection), _WITH_PLANS if keeps_plans else _AS_TENANT, tenant_id)
+            command = _WITH_PLANS if keeps_plans else _AS_TENANT
+            trips.begin(_driver(connection.connection), command, tenant_id, self.only_chats)
             with committed.lines_of(connection, lines), counters.collected(connection):
                 yield connection
         committed.write(lines)

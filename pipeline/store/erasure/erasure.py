@@ -57,6 +57,7 @@ _EMPTY_TENANT = (
     text("DELETE FROM users WHERE tenant_id = :tenant AND created_at <= :until"),
     text("DELETE FROM backfills WHERE tenant_id = :tenant AND created_at <= :until"),
     text("DELETE FROM daily_counters WHERE tenant_id = :tenant"),
+    text("DELETE FROM sources WHERE tenant_id = :tenant AND created_at <= :until AND chats IS NOT NULL"),
     text("UPDATE sources SET label = '' WHERE tenant_id = :tenant AND created_at <= :until"),
     text("DELETE FROM llm_calls WHERE tenant_id = :tenant AND called_at <= :until"),
     # a key limited to chats names them; other keys must still read the receipt, and only their label may name somebody

@@ -13,16 +13,19 @@ from schemas.backfills import Backfill, BackfillRequest
 from schemas.memory.facts import RULES
 from schemas.sessions import EXTRACTIVE
 
+_OF_JOB = """FROM jobs j WHERE j.tenant_id = backfills.tenant_id AND j.kind = 'backfill'
+    AND j.key = CAST(backfills.id AS text)"""
 # A backfill whose own job is dead has failed.
-_DEAD = """SELECT 1 FROM jobs j WHERE j.tenant_id = backfills.tenant_id AND j.kind = 'backfill'
-    AND j.key = CAST(backfills.id AS text) AND j.dead_at IS NOT NULL"""
-_COLUMNS = f"""id, filter, "cursor", total, seen, raised, created_at, updated_at, finished_at,
+_DEAD = f"SELECT 1 {_OF_JOB} AND j.dead_at IS NOT NULL"
+_COLUMNS = f"""id, filter, "cursor", total, seen, raised, created_at, updated_at, finished_at, started_by,
     CASE WHEN state = 'running' AND EXISTS ({_DEAD}) THEN 'failed' ELSE state END AS state,
-    CASE WHEN state = 'running' THEN ({_DEAD.replace("SELECT 1", "SELECT j.last_error")}) ELSE error END AS error"""
+    CASE WHEN state = 'running' THEN (SELECT j.last_error {_OF_JOB}) ELSE error END AS error"""
 _INSERT = text(f"""
-    INSERT INTO backfills (tenant_id, kind, filter, batch_size, rate_per_second, total)
-    VALUES (:tenant, :kind, :filter, :batch_size, :rate, :total) RETURNING {_COLUMNS}
+    INSERT INTO backfills (tenant_id, kind, filter, batch_size, rate_per_second, total, started_by)
+    VALUES (:tenant, :kind, :filter, :batch_size, :rate, :total, :by) RETURNING {_COLUMNS}
 """)
+# Any constant will do; with the tenant's name it makes one advisory lock for each tenant.
+_LOCK_STARTS = text("SELECT pg_advisory_xact_lock(hashtextextended(:tenant, 7203116))")
 _GET = text(f"SELECT {_COLUMNS} FROM backfills WHERE id = :id")
 _LOCK = text(f"{_GET.text} FOR UPDATE")
 _LISTING = text(f"SELECT {_COLUMNS} FROM backfills ORDER BY id DESC LIMIT :limit")
@@ -36,7 +39,7 @@ _PENDING = text("""
     SELECT trace_id, count(*) FROM jobs WHERE due_at IS NOT NULL AND trace_id = ANY(:traces) GROUP BY trace_id
 """)
 _RUNNING = text(f"""
-    SELECT id, kind, total, seen, raised, created_at, updated_at,
+    SELECT id, kind, "cursor", total, seen, raised, created_at, updated_at, started_by,
         (SELECT count(*) FROM jobs w WHERE w.tenant_id = backfills.tenant_id AND w.due_at IS NOT NULL
             AND w.trace_id = 'backfill:' || backfills.id) AS pending
     FROM backfills WHERE state = 'running' AND NOT EXISTS ({_DEAD}) ORDER BY id
@@ -63,11 +66,22 @@ def _as_backfill(row: Row[Any]) -> Backfill:
     return Backfill(request=BackfillRequest.model_validate(fields.pop("filter")), **fields)
 
 
-def insert(connection: Connection, tenant_id: str, request: BackfillRequest, total: int) -> Backfill:
+def lock_starts(connection: Connection, tenant_id: str) -> None:
+    """Let nobody else start a backfill of the tenant until the commit."""
+    run(connection, _LOCK_STARTS, tenant=tenant_id)
+
+
+def insert(connection: Connection, tenant_id: str, request: BackfillRequest, total: int, by: str) -> Backfill:
     """Create a backfill."""
-    values = {"kind": request.kind, "batch_size": request.batch_size, "rate": request.rate_per_second}
-    data = request.model_dump(mode="json")
-    return _as_backfill(run(connection, _INSERT, tenant=tenant_id, filter=data, total=total, **values).one())
+    values: dict[str, Any] = {"kind": request.kind, "rate": request.rate_per_second}
+    values |= {
+        "batch_size": request.batch_size,
+        "tenant": tenant_id,
+        "filter": request.model_dump(mode="json"),
+        "total": total,
+        "by": by,
+    }
+    return _as_backfill(run(connection, _INSERT, **values).one())
 
 
 def get(connection: Connection, backfill_id: int, *, lock: bool = False) -> Backfill | None:
@@ -87,7 +101,6 @@ def running(connection: Connection) -> list[Backfill]:
         Backfill(
             request=BackfillRequest(kind=row.kind),
             state="running",
-            cursor=None,
             error=None,
             finished_at=None,
             **{name: value for name, value in row._mapping.items() if name != "kind"},

@@ -254,7 +254,8 @@ def believed(
         shown = [
             memory
             for memory in hits.found
-            if memory.believed and which.seen.visible.shows(memory.learned_in, memory.also_in)
+            if memory.believed
+            and which.seen.visible.shows(memory.learned_in, memory.also_in, scope=memory.scope)
         ]
         held = Counter(memory.kind for memory in shown)
         if all(held[kind] >= which.limit for kind, count in near.items() if count >= reach):

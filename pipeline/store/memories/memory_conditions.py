@@ -19,7 +19,7 @@ LIVE = "(m.expires_at IS NULL OR m.expires_at > now())"
 def visible(memory: str) -> str:
     """Return the condition that a memory may be shown in a place; a user's document only where nobody else is."""
     # a look-up in a hash table: in an array, of which people may share hundreds, each chat would be compared
-    return f"""(:everywhere OR {memory}.learned_in IS NULL
+    return f"""(:everywhere OR {memory}.learned_in IS NULL AND (:unplaced OR {memory}.scope = 'organization')
             OR {memory}.learned_in IN (SELECT unnest(CAST(:chats AS text[])))
             OR {memory}.also_in && CAST(:chats AS text[]))
         AND (:anybody OR {memory}.type <> 'document' OR {memory}.scope <> 'user'
@@ -28,7 +28,7 @@ def visible(memory: str) -> str:
 
 def learned_visibly(memory: str) -> str:
     """Return the condition that a memory of one person was learned in a chat that may be shown, or in none."""
-    return f"""(:everywhere OR {memory}.learned_in IS NULL OR {memory}.learned_in = ANY(:chats)
+    return f"""(:everywhere OR {memory}.learned_in IS NULL AND :unplaced OR {memory}.learned_in = ANY(:chats)
         OR {memory}.also_in && CAST(:chats AS text[]))"""
 
 

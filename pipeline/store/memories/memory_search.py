@@ -139,4 +139,8 @@ def search(
 
 
 def _shown(rows: Iterable[Row[Any]], seen: Seen | None) -> list[Row[Any]]:
-    return [row for row in rows if seen is None or seen.visible.shows(row.learned_in, row.also_in)]
+    return [
+        row
+        for row in rows
+        if seen is None or seen.visible.shows(row.learned_in, row.also_in, scope=row.scope)
+    ]

@@ -22,7 +22,7 @@ from pipeline.store.operations.counters import SLOT
 from schemas.errors import Retryable
 from schemas.kinds import INGEST
 from schemas.languages import AUTO
-from schemas.messages import ChatIn, MessageIn
+from schemas.messages import ORIGINAL_BYTES, ChatIn, MessageIn
 from schemas.sessions import key_of
 
 AHEAD = timedelta(minutes=5)
@@ -30,7 +30,7 @@ AHEAD = timedelta(minutes=5)
 
 # What `Database.tenant` and `suppression.lock` run one after the other.
 _BEGIN = f"""
-    SELECT set_config('app.tenant_id', %(tenant)s, true),
+    SELECT set_config('app.tenant_id', %(tenant)s, true), set_config('app.chats', %(only_chats)s, true),
         pg_advisory_xact_lock_shared(hashtextextended(%(tenant)s, {FORGETTING})),
         pg_advisory_xact_lock_shared(hashtextextended(%(chat)s, hashtextextended(%(tenant)s, {FORGETTING})))
 """
@@ -65,7 +65,8 @@ _PUT = f"""
         RETURNING external_id, content, token_count, edited_at
     ), given AS (
         SELECT m.*, allowed.language, edits.edited_at, coalesce(edits.content, m.said) AS content,
-            coalesce(edits.token_count, m.tokens) AS token_count, sent_at > now() + {_AHEAD} AS ahead
+            coalesce(edits.token_count, m.tokens) AS token_count, sent_at > now() + {_AHEAD} AS ahead,
+            CASE WHEN edits.content IS NULL THEN metadata ELSE metadata - '{ORIGINAL_BYTES}' END AS kept
         FROM jsonb_to_recordset(%(messages)s) AS m (
             external_id text, sender_id text, sender_name text, role text, said text, sent_at timestamptz,
             position integer, agent_id text, session_key text, metadata jsonb, tokens integer, reply_to text,
@@ -77,7 +78,7 @@ _PUT = f"""
         SELECT %(tenant)s, %(chat)s, external_id, session_key, sender_id, sender_name, agent_id,
             role, content, token_count, CASE WHEN ahead THEN now() ELSE sent_at END, position, edited_at,
             CASE WHEN edited_at IS NULL THEN 1 ELSE 2 END, language,
-            CASE WHEN ahead THEN metadata || jsonb_build_object('original_sent_at', sent_at) ELSE metadata END,
+            CASE WHEN ahead THEN kept || jsonb_build_object('original_sent_at', sent_at) ELSE kept END,
             nullif(reply_to, ''), nullif(thread, '')
         FROM given ORDER BY external_id COLLATE "C"
         ON CONFLICT (tenant_id, chat_id, external_id) DO NOTHING
@@ -106,7 +107,9 @@ _PUT = f"""
 """
 
 
-def begin(connection: Connection, tenant_id: str, chat_id: str) -> tuple[bytes | None, Chat | None]:
+def begin(
+    connection: Connection, tenant_id: str, chat_id: str, only_chats: str
+) -> tuple[bytes | None, Chat | None]:
     """Begin to accept; return `(key of the tenant's suppression list, chat)`, each None if there is none yet.
 
     First of a transaction that serves no tenant yet (`Database.undecided`). Forgetting waits from now on, and so does
@@ -114,7 +117,7 @@ def begin(connection: Connection, tenant_id: str, chat_id: str) -> tuple[bytes |
     """
     driver = driver_of(connection)
     with driver.pipeline():
-        driver.execute(_BEGIN, {"tenant": tenant_id, "chat": chat_id})
+        driver.execute(_BEGIN, {"tenant": tenant_id, "chat": chat_id, "only_chats": only_chats})
         held = driver.execute(_HOLD, {"chat": chat_id})
     return _as_held(held)
 
@@ -157,13 +160,15 @@ def put_at_once(
     hashes: Sequence[bytes],
     priority: int,
     trace_id: str | None,
+    only_chats: str,
 ) -> list[Statement]:
     """Return the statements of `begin` and `put` for one trip (`Database.one_trip`).
 
     Its row is `(new messages, whether they were stored)`. They are not if there is no such chat, it has another id
     now, or it is not as described; if the tenant's key is not `key`; if one of the `hashes` is suppressed.
     """
-    values = _values(tenant_id, chat, messages, priority, trace_id) | {"key": key, "hashes": list(hashes)}
+    values = _values(tenant_id, chat, messages, priority, trace_id)
+    values |= {"key": key, "hashes": list(hashes), "only_chats": only_chats}
     return [(_BEGIN, values), (_HOLD, values), (_PUT, values)]
 
 

@@ -14,6 +14,7 @@ from pipeline.store.messages.messages import Arrival, arrival_columns, waits
 from pipeline.store.sessions.sessions import COLUMNS, as_session
 from pipeline.store.vectors import vectors
 from schemas.kinds import FENCED_BY_CHANGE
+from schemas.messages import ORIGINAL_BYTES
 from schemas.sessions import Session
 
 _FIND = text(f"""
@@ -25,9 +26,10 @@ _FIND_LOCKED = text(f"{_FIND.text} FOR NO KEY UPDATE")
 _READ = text("""
     SELECT id, session_key, sent_at, content FROM messages WHERE id = ANY(:ids) AND chat_id = :chat ORDER BY id
 """)
-_SET_CONTENT = text("""
+_SET_CONTENT = text(f"""
     UPDATE messages SET content = :content, token_count = :tokens, edited_at = :at,
-        revision = revision + 1
+        revision = revision + 1, metadata = metadata - '{ORIGINAL_BYTES}'
+            || jsonb_strip_nulls(jsonb_build_object('{ORIGINAL_BYTES}', CAST(:original_bytes AS bigint)))
     WHERE id = :id RETURNING length(tsv)
 """)
 _SET_EDITED_AT = text("UPDATE messages SET edited_at = greatest(edited_at, :at) WHERE id = :id")
@@ -129,11 +131,9 @@ def read(connection: Connection, chat_id: str, ids: Sequence[int]) -> Sequence[R
     return run(connection, _READ, chat=chat_id, ids=ids).all()
 
 
-def set_content(
-    connection: Connection, message_id: int, content: str, token_count: int, edited_at: datetime
-) -> int:
-    """Set a message's text; return how many distinct lexemes it has."""
-    return number(connection, _SET_CONTENT, id=message_id, content=content, tokens=token_count, at=edited_at)
+def set_content(connection: Connection, message_id: int, **values: object) -> int:
+    """Set `content`, `tokens`, `at` and `original_bytes` (before it was cut, or None); return its distinct lexemes."""
+    return number(connection, _SET_CONTENT, id=message_id, **values)
 
 
 def set_edited_at(connection: Connection, message_id: int, edited_at: datetime) -> None:

@@ -46,7 +46,10 @@ _TAKE = text(f"""
         AND CASE WHEN counted_on = {_TODAY} THEN counted ELSE 0 END + :messages <= messages_per_day
     RETURNING id
 """)
-_FORGET_CHAT = text("UPDATE api_keys SET chats = array_remove(chats, :chat) WHERE :chat = ANY(chats)")
+_FORGET_CHAT = [
+    text(f"UPDATE {table} SET chats = array_remove(chats, :chat) WHERE :chat = ANY(chats)")
+    for table in ("api_keys", "sources")
+]
 
 
 def find(connection: Connection, digests: Sequence[bytes]) -> dict[bytes, CurrentKey]:
@@ -103,8 +106,9 @@ def take_messages(connection: Connection, key_id: int, messages: int) -> bool:
 
 
 def forget_chat(connection: Connection, chat_id: str) -> None:
-    """Take a chat from the keys that name it; one that was only for this chat may name none then."""
-    run(connection, _FORGET_CHAT, chat=chat_id)
+    """Take a chat from the keys and sources that name it; one that was only for this chat may name none then."""
+    for statement in _FORGET_CHAT:
+        run(connection, statement, chat=chat_id)
 
 
 def _listed(row: Row[Any]) -> ListedKey:

@@ -94,7 +94,7 @@ def test_a_lock_has_one_holder_until_the_last_heir_is_gone(tmp_path: Path) -> No
     os.close(mine)
     assert is_taken(path)
     heir.kill()
-    heir.wait()
+    heir.wait(60)
     assert not is_taken(path)
     assert take(others)
     os.close(others)

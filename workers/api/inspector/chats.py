@@ -16,7 +16,7 @@ from pipeline.store.sessions import sessions
 from pipeline.store.vectors import spaces, vectors
 from schemas.errors import NotFound
 from schemas.listing import ChatFilter, SessionFilter
-from schemas.messages import Id, RowId
+from schemas.messages import Id, Name, RowId
 from workers.api.inspector.pages import PageRoute, go_to, page
 from workers.api.state import Api, Tenant
 
@@ -33,7 +33,7 @@ JOBS = ("summarize", "extract", "embed")
 class ChatSearch(ChatFilter):
     """The parameters of the list of chats."""
 
-    name: Annotated[str, Field(max_length=200)] = ""
+    name: Annotated[Name, Field(max_length=200)] = ""
     limit: int = ROWS
 
 

@@ -3,13 +3,14 @@
 import mimetypes
 
 from fastapi import APIRouter, Request, Response
+from starlette.concurrency import run_in_threadpool
 
-from pipeline.people.api_keys import digest_of
+from pipeline.people.api_keys import digest_of, end_login
 from schemas.base import Frozen
 from schemas.errors import NotFound
 from workers.api.admission import permit
 from workers.api.inspector import cookie
-from workers.api.inspector.pages import ASSETS, Form, PageRoute, go_to, page
+from workers.api.inspector.pages import ASSETS, Form, PageRoute, go_to, login_of, page
 from workers.api.scopes import READ_PAGE
 from workers.api.state import Api
 
@@ -45,7 +46,8 @@ async def post_login(request: Request, api: Api, login: Form[Login]) -> Response
         api.seal.seal(digest_of(secret)),
         max_age=cookie.SECONDS,
         path=cookie.PATH,
-        secure=request.url.scheme == "https",
+        # the page knows how the browser reached it, also through a proxy that is not trusted
+        secure="https" in (request.url.scheme, request.headers.get("origin", "").partition(":")[0]),
         httponly=True,
         samesite="strict",
     )
@@ -53,8 +55,11 @@ async def post_login(request: Request, api: Api, login: Form[Login]) -> Response
 
 
 @router.post("/logout")
-async def post_logout(request: Request) -> Response:
-    """Forget the cookie."""
+async def post_logout(request: Request, api: Api) -> Response:
+    """End the login, wherever its cookie may have been copied to, and forget the cookie."""
+    login, key = await login_of(request)
+    if key is not None:
+        await run_in_threadpool(end_login, api.database, key.tenant, login)
     response = go_to("login")
     response.delete_cookie(cookie.NAME, path=cookie.PATH, httponly=True, samesite="strict")
     return response

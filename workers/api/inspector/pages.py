@@ -3,23 +3,26 @@
 from collections.abc import Callable, Coroutine
 from importlib.resources import files
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import quote
 
 from fastapi import Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, RedirectResponse
 
+from pipeline.people import api_keys
 from pipeline.text import display
-from schemas.messages import clean_json
+from schemas.bots.keys import CurrentKey
 from schemas.payloads import parse_payload
 from workers.api.admission import permit
 from workers.api.api_route import ApiRoute
-from workers.api.bodies import read
+from workers.api.bodies import fields_of, off_loop, received
 from workers.api.errors import TITLES, HttpError, as_invalid, as_problem, request_id
 from workers.api.inspector import cookie
+from workers.api.state import state_of
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -31,6 +34,8 @@ HEADERS = {
     # with `no-referrer` browsers would not send the origin of a form
     "Referrer-Policy": "same-origin",
 }
+MAX_FORM_BYTES = 8 * 1024
+"""Size of a form whose model states no `form_bytes`."""
 ASSETS = {asset.name: asset.read_bytes() for asset in files(__package__).joinpath("assets").iterdir()}
 TABS = {
     "Chats": "chats",
@@ -115,9 +120,11 @@ class PageRoute(ApiRoute):
 
     async def _admit(self, request: Request) -> Response | None:
         """Set the caller of the request; return a redirect to the login if nobody is logged in."""
-        api = request.app.state.api
-        digest = api.seal.open(request.cookies.get(cookie.NAME, ""))
-        key = None if digest is None else await api.keyring.find_digest(digest)
+        login, key = await login_of(request)
+        if key is not None and await run_in_threadpool(
+            api_keys.has_ended, state_of(request).database, key.tenant, login
+        ):
+            key = None
         if key is None:
             if "hx-request" in request.headers:
                 return Response(headers={"HX-Redirect": f"{cookie.PATH}/login"})
@@ -126,11 +133,18 @@ class PageRoute(ApiRoute):
         return None
 
 
+async def login_of(request: Request) -> tuple[bytes, CurrentKey | None]:
+    """Return the login of a request's cookie, which may have ended, and its key; None without a valid one."""
+    api = state_of(request)
+    login, digest = api.seal.open(request.cookies.get(cookie.NAME, "")) or (b"", None)
+    return login, None if digest is None else await api.keyring.find_digest(digest)
+
+
 def _require_same_site(request: Request) -> None:
     """Refuse a form of another site, whose page could make the browser send it."""
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin", "")
     # over plain HTTP browsers omit the first, except on the machine itself
-    if site != "same-origin" and (site or urlsplit(origin).netloc != request.headers.get("host")):
+    if site != "same-origin" and (site or origin.partition("://")[2] != request.headers.get("host")):
         raise HttpError(403, "forbidden", "This form was not sent by a page of the inspector.")
 
 
@@ -143,11 +157,11 @@ def _problem(request: Request, problem: HttpError) -> Response:
 
 class _FormReader:
     def __init__(self, model: type[BaseModel]) -> None:
-        self.model = model
+        self.model, self.most = model, getattr(model, "form_bytes", MAX_FORM_BYTES)
 
     async def __call__(self, request: Request) -> BaseModel:
-        fields = dict(parse_qsl((await read(request)).decode(errors="replace"), max_num_fields=50))
-        return parse_payload(self.model, clean_json(fields))
+        async with received(request, self.most) as form:
+            return await off_loop(request, form, lambda: parse_payload(self.model, fields_of(form)))
 
 
 if TYPE_CHECKING:

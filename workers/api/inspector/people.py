@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from pipeline.memories import pages
 from pipeline.store.operations import inspection
-from schemas.messages import Id
+from schemas.messages import Id, IdOrEmpty
 from schemas.people.user_pages import UserFilter
 from workers.api.inspector.chats import ROWS
 from workers.api.inspector.pages import PageRoute, page
@@ -16,7 +16,7 @@ router = APIRouter(prefix="/inspect/people", route_class=PageRoute, include_in_s
 
 
 @router.get("")
-def get_people(request: Request, api: Api, tenant: Tenant, after: str = "") -> Response:
+def get_people(request: Request, api: Api, tenant: Tenant, after: IdOrEmpty = "") -> Response:
     """List the people who have memories."""
     with api.database.tenant(tenant) as connection:
         rows = inspection.people(connection, after, ROWS)

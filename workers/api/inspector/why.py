@@ -1,7 +1,7 @@
 """Pages that explain the context of a new question, and of each record of the query log."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 from zoneinfo import ZoneInfo
 
 from fastapi import APIRouter, Query, Request, Response
@@ -15,12 +15,12 @@ from schemas.base import Closed
 from schemas.context import LoggedContext
 from schemas.errors import NotFound
 from schemas.listing import QueryFilter
-from schemas.messages import Id
+from schemas.messages import MAX_QUERY_CHARS, Id
 from schemas.payloads import ContextQuery, parse_payload
 from schemas.profiles import PURPOSES
 from workers.api.inspector.chats import LATEST, ROWS
 from workers.api.inspector.context_view import view
-from workers.api.inspector.pages import Form, PageRoute, page
+from workers.api.inspector.pages import MAX_FORM_BYTES, Form, PageRoute, page
 from workers.api.state import Api, Tenant
 
 router = APIRouter(prefix="/inspect", route_class=PageRoute, include_in_schema=False)
@@ -31,8 +31,11 @@ SPANS = 500
 class Question(Closed):
     """The form of a question."""
 
+    # a form takes up to twelve bytes for a character
+    form_bytes: ClassVar[int] = MAX_FORM_BYTES + 12 * MAX_QUERY_CHARS
+
     chat_id: Id | None = None
-    query: Annotated[str, Field(max_length=8000)] = ""
+    query: Annotated[str, Field(max_length=MAX_QUERY_CHARS)] = ""
     user_id: Id | None = None
     profile: str = "balanced"
     budget_tokens: int | None = None

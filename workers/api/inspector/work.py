@@ -1,24 +1,29 @@
 """Pages of jobs and dead letters (replay, drop), backfills (progress, start), spaces, and cost."""
 
 from functools import partial
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
+from pipeline.ingest import left_out
 from pipeline.jobs import dead_letters
 from pipeline.jobs.dead_letters import JobFilter, ListedJob
 from pipeline.llm.budget import Budget
 from pipeline.operations import backfill, costs, lookup, status
 from pipeline.operations.backfill_kinds import Current
+from pipeline.operations.deployment import Deployment
+from pipeline.operations.doctor import collect
 from pipeline.store.jobs import backfills as stored
+from pipeline.store.operations import counters
 from pipeline.store.vectors import spaces, vectors
 from schemas.backfills import BackfillKind, BackfillRequest
 from schemas.base import Closed
 from schemas.errors import InvalidInput, NotFound
 from schemas.kinds import ARRIVAL, KINDS
-from schemas.messages import Id, RowId
+from schemas.messages import Id, Name, RowId
 from workers import queues
+from workers.api.admission import caller_of
 from workers.api.inspector.chats import ROWS
 from workers.api.inspector.pages import Form, PageRoute, go_to, page
 from workers.api.state import Api, Tenant
@@ -32,8 +37,8 @@ class JobSearch(Closed):
     """The parameters of the list of jobs."""
 
     state: Literal["dead", "retrying", "running", "pending"] = "dead"
-    kind: Annotated[str, Field(max_length=50)] | None = None
-    error: Annotated[str, Field(max_length=200)] = ""
+    kind: Annotated[Name, Field(max_length=50)] | None = None
+    error: Annotated[Name, Field(max_length=200)] = ""
 
 
 class JobChange(Closed):
@@ -59,13 +64,14 @@ class NewState(Closed):
 
 @router.get("/jobs")
 def get_jobs(request: Request, api: Api, tenant: Tenant, wanted: Annotated[JobSearch, Query()]) -> Response:
-    """List jobs in a state, those longest in it first, and count them by kind."""
+    """List jobs in a state, those longest in it first, and count them by kind, and what was left out."""
     filters = JobFilter(state=wanted.state, kind=wanted.kind or None, error=wanted.error or None)
     rows, total = dead_letters.listing(api.database, tenant, filters, LISTED)
     with api.database.tenant(tenant) as connection:
         counts = status.job_counts(connection)
-    droppable = dead_letters.DROPPABLE
-    return page(request, "jobs", rows=rows, total=total, counts=counts, wanted=wanted, droppable=droppable)
+        lost = left_out.counts(counters.totals(connection, status.WEEK_DAYS))
+    shown: dict[str, Any] = {"counts": counts, "left_out": lost, "droppable": dead_letters.DROPPABLE}
+    return page(request, "jobs", rows=rows, total=total, wanted=wanted, **shown)
 
 
 @router.post("/jobs/replay")
@@ -112,7 +118,10 @@ def post_backfill(request: Request, api: Api, tenant: Tenant, wanted: Form[Backf
     backfill_request = BackfillRequest(
         kind=wanted.kind, chat_id=chat.chat_id if chat else None, missing_only=not wanted.everything
     )
-    backfill.start(api.database, tenant, backfill_request, Current.of(api.settings))
+    with api.database.tenant(tenant) as connection:
+        settings = Deployment.of(connection).over(api.settings)
+    by = caller_of(request).key.label
+    backfill.start(api.database, tenant, backfill_request, Current.of(settings), by=by)
     api.waker.wake_up("backfill")
     return go_to("backfills")
 
@@ -142,9 +151,10 @@ def get_cost(
     request: Request, api: Api, tenant: Tenant, days: Annotated[int, Field(ge=1, le=90)] = 7
 ) -> Response:
     """Show what calls to language models cost, by day and by purpose, and which providers do not answer."""
-    budget = Budget.of(api.settings)
     with api.database.tenant(tenant) as connection:
-        stopped = costs.stopped_providers(connection)
+        running, stopped = Deployment.of(connection), costs.stopped_providers(connection)
+    budget = Budget.of(running.over(api.settings))
+    sent = running.differing() + running.sent(api.settings, collect.written_spaces(api.database))
     by_day = costs.collect(api.database, tenant, by="day", days=days, budget=budget)
     by_purpose = costs.collect(api.database, tenant, by="purpose", days=days, budget=budget)
-    return page(request, "cost", by_day=by_day, by_purpose=by_purpose, days=days, stopped=stopped)
+    return page(request, "cost", by_day=by_day, by_purpose=by_purpose, days=days, stopped=stopped, sent=sent)

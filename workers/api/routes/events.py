@@ -1,46 +1,49 @@
 """`/v1/events`: what a platform sends, as it sends it, becomes messages, edits, deletions, members and new ids.
 
 A bot passes it on with its API key, or the platform sends it to a source's own URL with a proof. Platforms switch off
-hooks that fail, or repeat refused events for hours: proven but unreadable events are answered 200 and logged.
+hooks that fail, or repeat refused events for hours: proven but unreadable events are answered 200. Whatever is not
+kept is counted and logged.
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
-import structlog
 from fastapi import APIRouter, Path, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, PlainTextResponse
 
 from pipeline.events import apply
-from pipeline.ingest import accept
+from pipeline.ingest import accept, left_out
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.pruned import MessageLimits
 from pipeline.platforms import events as platform_events
 from pipeline.platforms import proofs
-from pipeline.platforms.records import Broken, Event, Record
+from pipeline.platforms.records import OTHER_CHAT, Broken, Event, Record, Skipped, Unread
 from pipeline.store.people import event_sources
 from pipeline.store.people.event_sources import SecretSource
 from schemas.bots.events import MAX_NAMED, EventsReceipt
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn, clean_text
-from workers.api.admission import caller_of, take_messages
+from workers.api.admission import Caller, caller_of, take_messages
 from workers.api.api_route import DirectRoute
-from workers.api.bodies import in_thread_if_large, read, value_of
+from workers.api.bodies import LOOP_BYTES, MAX_BODY_BYTES, off_loop, received, require_off_loop, value_of
 from workers.api.errors import HttpError, request_id, responses
 from workers.api.openapi import any_body
+from workers.api.scopes import OPEN
 from workers.api.state import ApiState, state_of
-
-log = structlog.get_logger(__name__)
 
 router = APIRouter(tags=["events"], route_class=DirectRoute)
 
 Platform = Annotated[str, Path(json_schema_extra={"enum": list(platform_events.PARSERS)})]
+MAX_HOOK_BYTES = {"telegram": 2**20, "slack": 2**20, "discord": 2**20, "whatsapp": 4 * 2**20}
+"""More than these platforms send at once, by what they say."""
 MAX_SMALL = 20
 """Most events that are checked in the event loop."""
 SOURCE_SECONDS = 5.0
 """How long a process caches a source: a removed one is refused by then."""
+_UNREADABLE: dict[str, int] = {"unreadable": 1}
+NOT_STORED = (ChatIn, Skipped, Unread, Broken)
 _known: dict[str, tuple[float, SecretSource]] = {}
 
 
@@ -58,18 +61,15 @@ async def post_events(request: Request, platform: Platform) -> Response:
     its kind. An item that cannot be read is named, and the others are stored; if nothing can be read the answer is 422.
     """
     caller, api = caller_of(request), state_of(request)
-    body = await read(request)
-    events = await in_thread_if_large(request, body, lambda: platform_events.parse(platform, value_of(body)))
-    broken = [event for event in events if isinstance(event, Broken)]
-    if broken and all(isinstance(event, Broken | ChatIn) for event in events):
-        reason = "; ".join(f"{event.where}: {event.reason}" for event in broken[:MAX_NAMED])
-        raise InvalidInput(reason, field=broken[0].where)
+    try:
+        async with received(request) as body:
+            events = await off_loop(request, body, lambda: _readable(platform, value_of(body)))
+    except InvalidInput:
+        await run_in_threadpool(left_out.report, api.database, caller.tenant, platform, _UNREADABLE, {})
+        raise
     if named := _chats_of(events):
         caller.require_chats(named)
-    if caller.key.messages_per_day is not None:
-        messages = sum(isinstance(event, Record) for event in events)
-        await run_in_threadpool(take_messages, api.database, caller.key, messages)
-    return _answer(await store(api, caller.tenant, events))
+    return _answer(await store(api, caller, platform, events, in_loop=len(body) <= LOOP_BYTES))
 
 
 HOOK = "/v1/events/{platform}/{source_id}"
@@ -85,25 +85,30 @@ HOOK = "/v1/events/{platform}/{source_id}"
 async def post_hook(request: Request, platform: Platform, source_id: str) -> Response:
     """Take what a platform sends to a source's URL, with the platform's own proof instead of an API key.
 
-    Its handshakes are answered. What is proven is answered 200, even if it cannot be read.
+    Its handshakes are answered. What is proven is answered 200, even if it cannot be read, or is of chats that the
+    source may not write to.
     """
     source = await _source(request, platform, source_id)
-    body = await read(request)
-    reason = proofs.check(platform, source.secret, request.headers, body, time.time())
-    if reason is not None:
-        raise HttpError(401, "unproven", f"This is not proven to come from the platform: {reason}.")
+    if platform in proofs.BY_HEADER:
+        _require_proof(platform, source.secret, request.headers, b"")
+
+    def proven(body: bytes) -> Response | list[Event]:
+        _require_proof(platform, source.secret, request.headers, body)
+        return _handshake_or_events(platform, value_of(body))
+
     try:
-        events = await in_thread_if_large(
-            request, body, lambda: _handshake_or_events(platform, value_of(body))
-        )
+        async with received(request, MAX_HOOK_BYTES.get(platform, MAX_BODY_BYTES)) as body:
+            events = await off_loop(request, body, lambda: proven(body))
         if isinstance(events, Response):
             return events
-        receipt = await store(state_of(request), source.tenant_id, events)
+        caller, allowed = Caller(source.key, OPEN), list(_only_of(source.key.chats, events))
+        api, in_loop = state_of(request).for_chats(source.key.chats), len(body) <= LOOP_BYTES
+        receipt = await store(api, caller, platform, allowed, in_loop=in_loop)
     except InvalidInput as error:
-        # the reason may quote what people wrote
-        log.warning("event_unreadable", platform=platform, field=error.field)
         receipt = EventsReceipt(request_id=request_id())
         receipt.leave_out("body", str(error))
+        database = state_of(request).database
+        await run_in_threadpool(left_out.report, database, source.key.tenant, platform, receipt.left_out, {})
     return Response(status_code=204) if platform == "discord" else _answer(receipt)
 
 
@@ -154,6 +159,13 @@ def _find(api: ApiState, source_id: str) -> SecretSource | None:
         return event_sources.find(connection, source_id)
 
 
+def _require_proof(platform: str, secret: str, headers: Mapping[str, str], body: bytes) -> None:
+    require_off_loop(body)
+    reason = proofs.check(platform, secret, headers, body, time.time())
+    if reason is not None:
+        raise HttpError(401, "unproven", f"This is not proven to come from the platform: {reason}.")
+
+
 def _handshake_or_events(platform: str, value: Any) -> Response | list[Event]:
     """Return the answer to a platform's handshake with a new URL, or else its events."""
     match platform, value:
@@ -161,7 +173,27 @@ def _handshake_or_events(platform: str, value: Any) -> Response | list[Event]:
             return JSONResponse({"challenge": challenge})
         case "discord", {"type": 1} if "event" not in value:
             return JSONResponse({"type": 1})
-    return platform_events.parse(platform, value)
+    # nobody could send it in parts
+    return platform_events.parse(platform, value, most=None)
+
+
+def _readable(platform: str, value: Any) -> list[Event]:
+    """Return a platform's events. Raises `InvalidInput` if none can be read."""
+    events = platform_events.parse(platform, value)
+    broken = [event for event in events if isinstance(event, Broken)]
+    if broken and all(isinstance(event, Broken | ChatIn) for event in events):
+        reason = "; ".join(f"{event.where}: {event.reason}" for event in broken[:MAX_NAMED])
+        raise InvalidInput(reason, field=broken[0].where)
+    return events
+
+
+def _only_of(chats: Collection[str] | None, events: Iterable[Event]) -> Iterator[Event]:
+    """Yield events of these chats (None: all), and in place of others what is counted."""
+    for event in events:
+        if chats is None or _chats_of([event]) <= set(chats):
+            yield event
+        elif not isinstance(event, ChatIn):
+            yield Skipped(where=event.where, reason=OTHER_CHAT)
 
 
 def _chats_of(events: Iterable[Event]) -> set[str]:
@@ -169,9 +201,15 @@ def _chats_of(events: Iterable[Event]) -> set[str]:
     return {chat_id for chat_id in named if chat_id is not None}
 
 
-async def store(api: ApiState, tenant: str, events: Sequence[Event]) -> EventsReceipt:
-    """Store events: a few messages of one chat in the event loop, anything else in a thread."""
-    messages = apply.one_chat(events) if len(events) <= MAX_SMALL else None
+async def store(
+    api: ApiState, caller: Caller, platform: str, events: Sequence[Event], *, in_loop: bool
+) -> EventsReceipt:
+    """Store events: a few messages of one chat in the event loop, if it may be there, anything else in a thread."""
+    tenant = caller.key.tenant
+    if caller.key.messages_per_day is not None:
+        handed_over = sum(not isinstance(event, NOT_STORED) for event in events)
+        await run_in_threadpool(take_messages, api.database, caller.key, handed_over)
+    messages = apply.one_chat(events) if in_loop and len(events) <= MAX_SMALL else None
     if messages and api.backlog.is_counted(tenant):
         api.backlog.require_room(tenant)
         limits = MessageLimits.of(api.settings)
@@ -183,16 +221,17 @@ async def store(api: ApiState, tenant: str, events: Sequence[Event]) -> EventsRe
             apply.count(receipt, stored)
             api.waker.wake_up("ingest")
             return receipt
-    return await run_in_threadpool(_store, api, tenant, events)
+    return await run_in_threadpool(_store, api, tenant, platform, events)
 
 
-def _store(api: ApiState, tenant: str, events: Sequence[Event]) -> EventsReceipt:
+def _store(api: ApiState, tenant: str, platform: str, events: Sequence[Event]) -> EventsReceipt:
     if any(isinstance(event, Record) for event in events):
         api.backlog.require_room(tenant)
     policy, limits = SessionPolicy.of(api.settings), MessageLimits.of(api.settings)
     receipt, follows = apply.apply(api.database, tenant, events, policy, limits=limits, trace_id=request_id())
     for kind in sorted(follows):
         api.waker.wake_up(kind)
+    left_out.report(api.database, tenant, platform, receipt.left_out, receipt.not_kept)
     return receipt
 
 

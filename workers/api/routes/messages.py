@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 
 from pipeline.erasure import edits
 from pipeline.erasure.edits import Changed
-from pipeline.ingest import accept
+from pipeline.ingest import accept, left_out
 from pipeline.ingest.accept import Accepted
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.pruned import MessageLimits
@@ -16,15 +16,12 @@ from schemas.messages import Id
 from schemas.payloads import EditPayload, IngestPayload
 from workers.api.admission import Caller, caller_of, take_messages
 from workers.api.api_route import ApiRoute, DirectRoute
-from workers.api.bodies import Body, in_thread, parse, read
+from workers.api.bodies import LOOP_BYTES, Body, in_thread, parse, received
 from workers.api.errors import request_id, responses
 from workers.api.openapi import body_of
 from workers.api.state import Api, ApiState, Tenant, state_of
 
 router = APIRouter(tags=["messages"], route_class=ApiRoute)
-
-SMALL_BYTES = 16 * 1024
-"""Bytes of a body accepted in the event loop: handing it to a thread would add a fifth to its cost."""
 
 
 class MessagesReceipt(Frozen):
@@ -55,11 +52,11 @@ async def post_messages(request: Request) -> Response:
     same again is harmless: a message is known by its chat and `external_id`.
     """
     caller = caller_of(request)
-    body = await read(request)
     api = state_of(request)
-    receipt = await _try_accept(api, caller, body) if len(body) <= SMALL_BYTES else None
-    if receipt is None:
-        receipt = await in_thread(request, body, _accept, api, caller, body)
+    async with received(request) as body:
+        receipt = await _try_accept(api, caller, body) if len(body) <= LOOP_BYTES else None
+        if receipt is None:
+            receipt = await in_thread(request, body, _accept, api, caller, body)
     return Response(receipt.model_dump_json(), 202, media_type="application/json")
 
 
@@ -106,6 +103,7 @@ def _accept(api: ApiState, caller: Caller, body: bytes) -> MessagesReceipt:
         limits=MessageLimits.of(api.settings),
         trace_id=request_id(),
     )
+    left_out.report(api.database, caller.tenant, payload.chat.chat_id, {"kept_out": accepted.kept_out}, {})
     return _accepted(api, accepted)
 
 
@@ -151,6 +149,7 @@ def patch_message(
         SessionPolicy.of(api.settings),
         trace_id=request_id(),
     )
+    left_out.report(api.database, tenant, chat_id, {"kept_out": changed.outcome == "kept_out"}, {})
     return _receipt(api, changed)
 
 

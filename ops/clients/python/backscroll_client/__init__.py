@@ -5,12 +5,14 @@ from backscroll_client.errors import (
     ApiFailed,
     BackscrollError,
     BufferUnusable,
+    Forbidden,
     KeyRefused,
+    NoAnswer,
     NotFound,
     Refused,
     Unavailable,
 )
-from backscroll_client.values import Chat, Context, Message, ModelMessage
+from backscroll_client.values import Chat, Context, Message, ModelMessage, SetAside
 
 __all__ = [
     "ApiFailed",
@@ -20,10 +22,13 @@ __all__ = [
     "BufferUnusable",
     "Chat",
     "Context",
+    "Forbidden",
     "KeyRefused",
     "Message",
     "ModelMessage",
+    "NoAnswer",
     "NotFound",
     "Refused",
+    "SetAside",
     "Unavailable",
 ]

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
+from backscroll_client.errors import Refused
 from backscroll_client.values import (
     Chat,
     Context,
@@ -21,7 +22,11 @@ from backscroll_client.values import (
 
 T = TypeVar("T")
 
-ADD = "/v1/messages"
+ADD, EVENTS = "/v1/messages", "/v1/events"
+CHAT_FIELDS = {"telegram": "chat", "slack": "channel", "discord": "channel_id"}
+"""What names the chat of an event, on the platforms whose events are each of one chat."""
+MAX_ID_CHARS = 2000
+"""Of an id in a path; the API takes 255, and says so."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +37,9 @@ class Call(Generic[T]):
     path: str
     body: bytes = b""
     read: Callable[[Any], T]
+    """Reads the JSON of a success; raises `LookupError`, `TypeError` or `ValueError` for what is none."""
+    statuses: tuple[int, ...] = (200,)
+    """With which the API answers a success."""
     buffered: bool = False
     """Whether it waits in the buffer, if there is one, while the API is away."""
     absent: T | None = None
@@ -39,26 +47,32 @@ class Call(Generic[T]):
 
 
 def add(chat: str | Chat, *messages: Message) -> Call[bool]:
-    """Hand over messages of one chat; returns whether they are committed, else they are in the buffer."""
+    """Hand over messages of one chat; returns whether they are committed, else they are in the buffer.
+
+    With a buffer, one that is wrong is refused alone; without, nothing of the call is stored.
+    """
     now = datetime.now(UTC)
     named = [{"external_id": uuid.uuid4().hex, "sent_at": now, **message} for message in messages]
-    return _change("POST", ADD, {"chat": chat, "messages": named})
+    return change("POST", ADD, _encoded({"chat": chat, "messages": named}))
 
 
 def edit(chat_id: str, external_id: str, content: str, *, edited_at: Time | None = None) -> Call[bool]:
     """Give a message its new text; returns whether that is committed, else it is in the buffer."""
     body = {"content": content, "edited_at": edited_at or datetime.now(UTC)}
-    return _change("PATCH", _path(ADD, chat_id, external_id), body)
+    return change("PATCH", _path(ADD, chat_id, external_id), _encoded(body))
 
 
 def delete(chat_id: str, external_id: str) -> Call[bool]:
     """Delete a message for good; returns whether that is committed, else it is in the buffer."""
-    return _change("DELETE", _path(ADD, chat_id, external_id))
+    return change("DELETE", _path(ADD, chat_id, external_id))
 
 
 def event(platform: str, payload: Mapping[str, Any] | Sequence[Any] | str | bytes) -> Call[bool]:
-    """Hand over a platform's own event, as it came; returns whether it is committed, else it is in the buffer."""
-    return _change("POST", _path("/v1/events", platform), payload)
+    """Hand over a platform's own event, as it came; returns whether it is committed, else it is in the buffer.
+
+    Raises `Refused` if anything in it is broken; the rest of it is stored.
+    """
+    return change("POST", _path(EVENTS, platform), _encoded(payload))
 
 
 def context(
@@ -73,7 +87,11 @@ def search(
     chat_id: str, query: str, *, mode: str = "hybrid", limit: int = 10, **more: Any
 ) -> Call[SearchResult]:
     """Search a chat; `more` are other fields of `POST /v1/search`."""
-    return _post("/v1/search", {"chat_id": chat_id, "query": query, "mode": mode, "limit": limit, **more})
+    return _post(
+        "/v1/search",
+        {"chat_id": chat_id, "query": query, "mode": mode, "limit": limit, **more},
+        _with("hits"),
+    )
 
 
 def latest(
@@ -96,26 +114,67 @@ def remember(
     """Remember a statement about a user, an agent, or else the organization; `more` as in `POST /v1/memories`."""
     scope = "user" if user_id is not None else "agent" if agent_id is not None else "organization"
     owner = {"user_id": user_id, "agent_id": agent_id, "learned_in": learned_in}
-    return _post("/v1/memories", {"scope": scope, "content": content, **owner, **more})
+    body = {"scope": scope, "content": content, **owner, **more}
+    return _post("/v1/memories", body, _with("outcome"), statuses=(200, 201))
 
 
 def about(user_id: str, *, chat_id: str | None = None, limit: int = 100) -> Call[UserPage]:
     """Get what is known of a person; with `chat_id` only what may be shown there."""
-    return _get(_path("/v1/users", user_id), _as_it_is, chat_id=chat_id, limit=limit)
+    return _get(_path("/v1/users", user_id), _with("user_id"), chat_id=chat_id, limit=limit)
 
 
 def forget_user(sender_id: str) -> Call[Receipt]:
     """Forget everything that somebody said, for good."""
-    return _post("/v1/forget", {"kind": "user", "sender_id": sender_id})
+    return _post("/v1/forget", {"kind": "user", "sender_id": sender_id}, _with("id"), statuses=(202,))
 
 
-def _change(method: str, path: str, body: Any = None) -> Call[bool]:
-    return Call(method=method, path=path, body=_encoded(body), read=_is_committed, buffered=True)
+def change(method: str, path: str, body: bytes = b"") -> Call[bool]:
+    """Return a request that may wait in the buffer, as it was first or as the buffer kept it."""
+    if path.startswith(EVENTS):
+        read, statuses = _is_kept, (200,)
+    elif path == ADD:
+        read, statuses = _is_accepted, (202,)
+    else:
+        read, statuses = _is_changed, (200,) if method == "DELETE" else (202,)
+    return Call(method=method, path=path, body=body, read=read, statuses=statuses, buffered=True)
 
 
-def _post(path: str, body: Mapping[str, Any], read: Callable[[Any], Any] | None = None) -> Call[Any]:
+def lane_of(path: str, body: bytes) -> str:
+    """Return what a change must keep its order in: its chat, or its platform if the chat cannot be told."""
+    if path.startswith(f"{ADD}/"):
+        return unquote(path.split("/")[3])
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return path
+    if path == ADD:
+        return str(_id_of(value["chat"], "chat_id"))
+    platform = path.rpartition("/")[2]
+    level = [value]
+    while level := [held for held in level if isinstance(held, dict)]:
+        for held in level:
+            if (chat := _id_of(held.get(CHAT_FIELDS.get(platform, "")), "id")) is not None:
+                return f"{platform}:{chat}"
+        level = [inner for held in level for inner in held.values()]
+    return path
+
+
+def _id_of(chat: Any, field: str) -> Any:
+    return chat.get(field) if isinstance(chat, dict) else chat
+
+
+def each(call: Call[bool]) -> list[bytes]:
+    """Return a change's bodies, one for each message of several, so that each of them stands for itself."""
+    if call.path != ADD or len((value := json.loads(call.body))["messages"]) < 2:
+        return [call.body]
+    return [_encoded(value | {"messages": [message]}) for message in value["messages"]]
+
+
+def _post(
+    path: str, body: Mapping[str, Any], read: Callable[[Any], Any], *, statuses: tuple[int, ...] = (200,)
+) -> Call[Any]:
     given = {name: value for name, value in body.items() if value is not None}
-    return Call(method="POST", path=path, body=_encoded(given), read=read or _as_it_is)
+    return Call(method="POST", path=path, body=_encoded(given), read=read, statuses=statuses)
 
 
 def _get(path: str, read: Callable[[Any], T], **parameters: Any) -> Call[T]:
@@ -124,13 +183,14 @@ def _get(path: str, read: Callable[[Any], T], **parameters: Any) -> Call[T]:
 
 
 def _path(*parts: str) -> str:
-    """Join a path and ids, in which a slash is escaped."""
+    """Join a path and ids, in which a slash is escaped. Raises `Refused` for what no path can contain."""
+    for part in map(str, parts[1:]):
+        if part in ("", ".", "..") or len(part) > MAX_ID_CHARS:
+            raise Refused(f"{part[:50]!r} is no id: it has 1 to 255 characters, and not dots alone")
     return "/".join([parts[0], *(quote(str(part), safe="") for part in parts[1:])])
 
 
 def _encoded(body: Any) -> bytes:
-    if body is None:
-        return b""
     if isinstance(body, bytes):
         return body
     return (body if isinstance(body, str) else json.dumps(body, default=_plain)).encode()
@@ -144,12 +204,36 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"a {type(value).__name__} is nothing that JSON knows")
 
 
-def _as_it_is(answer: Any) -> Any:
-    return answer
+def _with(field: str) -> Callable[[Any], Any]:
+    """Return a reader of an answer as it is, if it has this field."""
+
+    def read(answer: Any) -> Any:
+        answer[field]
+        return answer
+
+    return read
 
 
-def _is_committed(answer: Any) -> bool:
-    return answer is not False
+def _is_accepted(answer: Any) -> bool:
+    return _checked(answer["accepted"], int)
+
+
+def _is_changed(answer: Any) -> bool:
+    return _checked(answer["outcome"], str)
+
+
+def _is_kept(answer: Any) -> bool:
+    _checked(answer["accepted"], int)
+    if broken := answer.get("broken"):
+        told = "; ".join(f"{item['where']}: {item['reason']}" for item in broken)
+        raise Refused(f"not all of the event is stored: {told}", field=broken[0]["where"])
+    return True
+
+
+def _checked(value: Any, kind: type) -> bool:
+    if type(value) is not kind:
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return True
 
 
 def _messages(answer: Any) -> list[Message]:

@@ -2,11 +2,12 @@
 
 import asyncio
 import functools
+import math
 import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -16,13 +17,12 @@ from backscroll_client import calls
 from backscroll_client.buffer import Buffer
 from backscroll_client.calls import Call
 from backscroll_client.exchange import Exchange
+from backscroll_client.values import SetAside
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 DEFAULT_URL = "http://127.0.0.1:8420"
-# The first question after a start waits until the model is loaded.
-TIMEOUT = httpx.Timeout(60, connect=5)
 MAX_BUFFERED = 100_000
 
 
@@ -40,18 +40,23 @@ class _Settings(Exchange):
     ) -> None:
         """Take the URL, the key and the buffer's path from BACKSCROLL_URL, _API_KEY and _BUFFER if they are not given.
 
-        With a buffer, what is handed over while the API is away waits in that file, at most `max_buffered` requests;
+        With a buffer, what is handed over while the API is away waits in that file, at most `max_buffered` messages;
         it is sent before anything else is. All other requests are repeated for `patience` seconds.
         """
-        key = api_key or os.environ.get("BACKSCROLL_API_KEY")
+        key = (api_key or os.environ.get("BACKSCROLL_API_KEY") or "").strip()
         if not key:
             raise ValueError("there is no API key: give api_key, or set BACKSCROLL_API_KEY")
+        if not (key.isascii() and key.isprintable()):
+            raise ValueError("the API key holds characters that no key has")
         path = buffer or os.environ.get("BACKSCROLL_BUFFER")
         self.url = (url or os.environ.get("BACKSCROLL_URL") or DEFAULT_URL).rstrip("/")
         if not self.url.startswith(("http://", "https://")):
             raise ValueError(f"{self.url!r} is not a URL: it must begin with http:// or https://")
         headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-        self._connect(base_url=self.url, headers=headers, timeout=TIMEOUT)
+        try:
+            self._connect(base_url=self.url, headers=headers)
+        except httpx.InvalidURL as error:
+            raise ValueError(f"{self.url!r} is not a URL: {error}") from error
         self._buffer = Buffer(Path(path), max_buffered) if path else None
         self._patience = patience
 
@@ -60,36 +65,52 @@ class _Settings(Exchange):
 
     @property
     def waiting(self) -> int:
-        """The number of requests in the buffer."""
-        return self._buffer.size if self._buffer is not None else 0
+        """The number of messages and changes in the buffer that are to be sent."""
+        return self._buffer.waiting if self._buffer is not None else 0
 
-    async def _flushed(self) -> bool:
-        return await self._drained() is None
+    async def _set_aside(self) -> list[SetAside]:
+        """Return the requests in the buffer that the API refused for good, with its reasons."""
+        return self._buffer.set_aside() if self._buffer is not None else []
+
+    async def _send_again(self, *numbers: int) -> int:
+        """Let requests that were set aside wait again, all of them without numbers; returns how many do."""
+        if self._buffer is None:
+            return 0
+        async with self._alone(math.inf):
+            return self._buffer.send_again(
+                numbers or [request.number for request in self._buffer.set_aside()]
+            )
+
+    async def _drop(self, *numbers: int) -> int:
+        """Delete requests from the buffer for good, set aside or waiting; returns how many were there."""
+        if self._buffer is None:
+            return 0
+        async with self._alone(math.inf):
+            return self._buffer.drop(numbers)
 
 
-def _at_once(steps: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that waits for nothing but what blocks."""
-    try:
-        steps.send(None)
-    except StopIteration as end:
-        returned: T = end.value
-        return returned
-    raise RuntimeError("it waits for an event loop")
+def _blocking(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> "Callable[Concatenate[Backscroll, P], T]":
+    """Return a coroutine function that waits for nothing but what blocks as a function."""
 
+    @functools.wraps(method)
+    def run(self: "Backscroll", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            method(self, *args, **kwargs).send(None)
+        except StopIteration as end:
+            returned: T = end.value
+            return returned
+        raise RuntimeError("it waits for an event loop")
 
-def _method(make: Callable[P, Call[T]]) -> "Callable[Concatenate[Backscroll, P], T]":
-    @functools.wraps(make)
-    def method(self: "Backscroll", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return _at_once(self._sent(make(*args, **kwargs)))
-
-    return method
+    return run
 
 
 def _coroutine(
     make: Callable[P, Call[T]],
-) -> "Callable[Concatenate[AsyncBackscroll, P], Coroutine[Any, Any, T]]":
+) -> "Callable[Concatenate[_Settings, P], Coroutine[Any, Any, T]]":
     @functools.wraps(make)
-    async def method(self: "AsyncBackscroll", /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def method(self: "_Settings", /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._sent(make(*args, **kwargs))
 
     return method
@@ -98,23 +119,23 @@ def _coroutine(
 class Backscroll(_Settings):
     """A Backscroll; threads may share it."""
 
-    add = _method(calls.add)
-    edit = _method(calls.edit)
-    delete = _method(calls.delete)
-    event = _method(calls.event)
-    context = _method(calls.context)
-    search = _method(calls.search)
-    latest = _method(calls.latest)
-    remember = _method(calls.remember)
-    about = _method(calls.about)
-    forget_user = _method(calls.forget_user)
+    add = _blocking(_coroutine(calls.add))
+    edit = _blocking(_coroutine(calls.edit))
+    delete = _blocking(_coroutine(calls.delete))
+    event = _blocking(_coroutine(calls.event))
+    context = _blocking(_coroutine(calls.context))
+    search = _blocking(_coroutine(calls.search))
+    latest = _blocking(_coroutine(calls.latest))
+    remember = _blocking(_coroutine(calls.remember))
+    about = _blocking(_coroutine(calls.about))
+    forget_user = _blocking(_coroutine(calls.forget_user))
+    flush = _blocking(_Settings._flushed)
+    set_aside = _blocking(_Settings._set_aside)
+    send_again = _blocking(_Settings._send_again)
+    drop = _blocking(_Settings._drop)
 
     def _connect(self, **options: Any) -> None:
         self._http, self._lock = httpx.Client(**options), threading.Lock()
-
-    def flush(self) -> bool:
-        """Send what waits in the buffer; returns whether nothing is left to be sent."""
-        return _at_once(self._flushed())
 
     def close(self) -> None:
         """Close the connections and the buffer; what waits in it is sent by the next client that opens it."""
@@ -129,12 +150,16 @@ class Backscroll(_Settings):
         self.close()
 
     @asynccontextmanager
-    async def _alone(self) -> AsyncIterator[None]:
-        with self._lock:
-            yield
+    async def _alone(self, seconds: float) -> AsyncIterator[bool]:
+        is_alone = self._lock.acquire(timeout=min(seconds, threading.TIMEOUT_MAX))
+        try:
+            yield is_alone
+        finally:
+            if is_alone:
+                self._lock.release()
 
-    async def _request(self, call: Call[Any]) -> httpx.Response:
-        return self._http.request(call.method, call.path, content=call.body)
+    async def _request(self, call: Call[Any], timeout: httpx.Timeout) -> httpx.Response:
+        return self._http.request(call.method, call.path, content=call.body, timeout=timeout)
 
     async def _sleep(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -153,13 +178,13 @@ class AsyncBackscroll(_Settings):
     remember = _coroutine(calls.remember)
     about = _coroutine(calls.about)
     forget_user = _coroutine(calls.forget_user)
+    flush = _Settings._flushed
+    set_aside = _Settings._set_aside
+    send_again = _Settings._send_again
+    drop = _Settings._drop
 
     def _connect(self, **options: Any) -> None:
         self._http, self._lock = httpx.AsyncClient(**options), asyncio.Lock()
-
-    async def flush(self) -> bool:
-        """Send what waits in the buffer; returns whether nothing is left to be sent."""
-        return await self._flushed()
 
     async def close(self) -> None:
         """Close the connections and the buffer; what waits in it is sent by the next client that opens it."""
@@ -173,11 +198,21 @@ class AsyncBackscroll(_Settings):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def _alone(self) -> AbstractAsyncContextManager[None]:
-        return self._lock
+    @asynccontextmanager
+    async def _alone(self, seconds: float) -> AsyncIterator[bool]:
+        try:
+            async with asyncio.timeout(seconds if seconds < math.inf else None):
+                await self._lock.acquire()
+        except TimeoutError:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            self._lock.release()
 
-    async def _request(self, call: Call[Any]) -> httpx.Response:
-        return await self._http.request(call.method, call.path, content=call.body)
+    async def _request(self, call: Call[Any], timeout: httpx.Timeout) -> httpx.Response:
+        return await self._http.request(call.method, call.path, content=call.body, timeout=timeout)
 
     async def _sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -1,16 +1,15 @@
 """Every error of the client.
 
 BackscrollError
-├── Unavailable      no answer, or one that asks to try again later
-├── KeyRefused       the API key is wrong, expired or revoked
-├── Refused          a value is wrong, or the key may not do this; names the field and what is allowed
+├── Unavailable      not now: no answer, or one that asks to try again later
+│   ├── NoAnswer         nobody answers there, or not in time
+│   └── ApiFailed        the API has a defect, or what answers is no Backscroll
+├── KeyRefused       not with this API key: it is wrong, expired or revoked
+│   └── Forbidden        it may not do this
+├── Refused          a value is wrong; names the field and what is allowed
 │   └── NotFound         there is no such chat, memory …
-├── ApiFailed        the API has a defect
-└── BufferUnusable   the buffer is full, or another client's
+└── BufferUnusable   the buffer is full, cannot be written, or is open in another client
 """
-
-import json
-from typing import Any
 
 
 class BackscrollError(Exception):
@@ -18,19 +17,31 @@ class BackscrollError(Exception):
 
 
 class Unavailable(BackscrollError):
-    """The API does not answer, or asks to try again, in `retry_after` seconds if it said so."""
+    """The API does not take it now; it may in `retry_after` seconds, if that is known."""
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
 
 
+class NoAnswer(Unavailable):
+    """Nobody answers there, or not in time."""
+
+
+class ApiFailed(Unavailable):
+    """The API has a defect, or what answers is no Backscroll."""
+
+
 class KeyRefused(BackscrollError):
     """The API key is wrong, expired or revoked."""
 
 
+class Forbidden(KeyRefused):
+    """The API key may not do this."""
+
+
 class Refused(BackscrollError):
-    """A value is wrong, or the key may not do this; `field` is its name, if it is one field's."""
+    """A value is wrong; `field` is its name, if it is one field's."""
 
     def __init__(self, message: str, *, field: str = "") -> None:
         super().__init__(message)
@@ -41,37 +52,5 @@ class NotFound(Refused):
     """There is no such thing."""
 
 
-class ApiFailed(BackscrollError):
-    """The API has a defect, or what answers is no Backscroll."""
-
-
 class BufferUnusable(BackscrollError):
-    """The buffer is full, or belongs to another client."""
-
-
-def error_of(status: int, body: bytes, retry_after: str | None = None) -> BackscrollError | None:
-    """Return the error that an answer tells, None for a success."""
-    if status < 300:
-        return None
-    try:
-        problem: dict[str, Any] = dict(json.loads(body))
-    except (ValueError, TypeError):
-        problem = {}
-    detail = str(problem.get("detail") or f"the API answers {status}")
-    match status:
-        case 429 | 502 | 503 | 504:
-            return Unavailable(detail, retry_after=_seconds(retry_after))
-        case 409 if retry_after is not None:
-            return Unavailable(detail, retry_after=_seconds(retry_after))
-        case 401:
-            return KeyRefused(detail)
-        case 404 if "type" in problem:
-            return NotFound(detail)
-        case 400 | 403 | 405 | 408 | 409 | 413 | 415 | 422:
-            return Refused(detail, field=str(problem.get("field") or ""))
-    return ApiFailed(f"{detail} {problem.get('request_id', '')}".rstrip())
-
-
-def _seconds(retry_after: str | None) -> float | None:
-    # a date, which a proxy may send, is as good as none
-    return float(retry_after) if retry_after is not None and retry_after.isdecimal() else None
+    """The buffer is full, cannot be written, or is open in another client; the message says what to do."""

@@ -1,22 +1,40 @@
 """What is sent when, for both clients: they differ in how a request is made and how time is waited for."""
 
-import json
 import logging
+import operator
 import random
-from contextlib import AbstractAsyncContextManager
+import time
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, TypeVar
 
 import httpx
 
-from backscroll_client.buffer import MAX_BATCH, Buffer
+from backscroll_client.answers import meaning, without_answer
+from backscroll_client.buffer import Buffer
 from backscroll_client.calls import Call
-from backscroll_client.errors import ApiFailed, BackscrollError, KeyRefused, NotFound, Unavailable, error_of
+from backscroll_client.errors import (
+    BackscrollError,
+    BufferUnusable,
+    KeyRefused,
+    NoAnswer,
+    NotFound,
+    Refused,
+    Unavailable,
+)
+from backscroll_client.lanes import FIRST_PAUSE_SECONDS, Lane
 
 T = TypeVar("T")
 
 log = logging.getLogger("backscroll_client")
 
-FIRST_PAUSE_SECONDS = 0.25
+TIMEOUT_SECONDS, CONNECT_SECONDS = 60.0, 5.0
+"""For an answer (the first question after a start waits until the model is loaded), and for a connection."""
+BACKLOG_SECONDS = 30.0
+"""For which a change sends what waits or waits for another that does, and a flush goes on when nothing is taken."""
+LEAST_SECONDS = 1.0
+"""For an answer to what waits before a question, however short the client's patience."""
+MAX_FAILED_LANES = 3
+"""Chats put off one after the other, after which only a flush tries the next."""
 
 
 class Exchange:
@@ -26,86 +44,143 @@ class Exchange:
     _buffer: Buffer | None
     _patience: float
 
-    def _alone(self) -> AbstractAsyncContextManager[None]:
-        """Let nobody else send what waits."""
+    def _alone(self, seconds: float) -> AbstractAsyncContextManager[bool]:
+        """Let nobody else send what waits; gives False if somebody else does for so long."""
         raise NotImplementedError
 
-    async def _request(self, call: Call[Any]) -> httpx.Response:
+    async def _request(self, call: Call[Any], timeout: httpx.Timeout) -> httpx.Response:
         raise NotImplementedError
 
     async def _sleep(self, seconds: float) -> None:
         raise NotImplementedError
 
     async def _sent(self, call: Call[T]) -> T:
-        """Send a call, or write it into the buffer and send all of it; retry others for `patience` seconds."""
+        """Send a change by way of the buffer, if there is one; repeat anything else for `patience` seconds."""
         if self._buffer is not None and call.buffered:
-            number = self._buffer.append(call)
-            await self._drained(mine=number)
-            return call.read(self._buffer.is_sent(number))
-        pause, waited = FIRST_PAUSE_SECONDS, 0.0
+            return await self._handed_over(self._buffer, call)
+        pause, until = FIRST_PAUSE_SECONDS, time.monotonic() + self._patience
         while True:
-            # an answer knows all that was handed over before
-            outcome = await self._drained() or await self._outcome(call)
-            if isinstance(outcome, bytes):
-                return _read(call, outcome)
+            # an answer should know all that was handed over before, but not come too late for that
+            try:
+                waits = await self._drained(until, is_urgent=True)
+            except BufferUnusable as error:
+                waits = error
+            outcome = await self._outcome(call)
             if isinstance(outcome, NotFound) and call.absent is not None:
-                return call.absent
+                outcome = call.absent
+            if not isinstance(outcome, BackscrollError):
+                if waits is not None:
+                    log.warning("an answer does not know all that was handed over before: %s", waits)
+                return outcome
             if not isinstance(outcome, Unavailable):
                 raise outcome
             # bots that were cut off together do not come back together
             seconds = max(outcome.retry_after or 0.0, pause * random.uniform(0.5, 1.0))  # noqa: S311
-            if waited + seconds > self._patience:
+            if time.monotonic() + seconds > until:
                 raise outcome
             await self._sleep(seconds)
-            waited, pause = waited + seconds, 2 * pause
+            pause *= 2
 
-    async def _drained(self, mine: int | None = None) -> Unavailable | None:
-        """Send all that waits, in order; return the outage that ended it. Raises `KeyRefused`.
+    async def _handed_over(self, buffer: Buffer, call: Call[Any]) -> Any:
+        """Write a change into the buffer and send what is in it; return whether the change is committed."""
+        until = time.monotonic() + BACKLOG_SECONDS
+        try:
+            lane, numbers = buffer.append(call)
+        except BufferUnusable as unusable:
+            return await self._past(buffer, call, unusable)
+        try:
+            try:
+                await self._drained(until)
+            except BufferUnusable:
+                if not buffer.is_committed(lane, numbers):
+                    raise
+            return buffer.is_committed(lane, numbers)
+        finally:
+            buffer.release(numbers)
 
-        `mine` is the request that its caller hears of; None: the API is asked even if it was away a moment ago.
+    async def _past(self, buffer: Buffer, call: Call[Any], unusable: BufferUnusable) -> Any:
+        """Send a change that cannot be written down, unless it would overtake what still waits."""
+        with suppress(BufferUnusable):
+            await self._drained(time.monotonic() + BACKLOG_SECONDS, is_urgent=True)
+        outcome = unusable if buffer.overtakes(call) else await self._outcome(call)
+        if isinstance(outcome, Refused):
+            raise outcome
+        if isinstance(outcome, BackscrollError):
+            raise BufferUnusable(f"{unusable} This was not kept: hand it over again.") from outcome
+        return outcome
+
+    async def _flushed(self) -> bool:
+        """Send what waits in the buffer; returns whether nothing is left to be sent.
+
+        Raises `KeyRefused` if something waits because of the key.
         """
-        buffer, most = self._buffer, MAX_BATCH
-        if buffer is None or not buffer.size:
+        waits = await self._drained()
+        if isinstance(waits, KeyRefused):
+            raise waits
+        if waits is not None:
+            log.warning("not all that waits could be sent: %s", waits)
+        return waits is None
+
+    async def _drained(
+        self, until: float | None = None, *, is_urgent: bool = False
+    ) -> BackscrollError | None:
+        """Send what waits, chat by chat, until this time; None: all of it, whatever rests.
+
+        Returns why something still waits; because of the key, if for several reasons. If it is urgent only what the API
+        itself put off rests, and no answer is waited for beyond that time.
+        """
+        buffer, began = self._buffer, time.monotonic()
+        if buffer is None or not buffer.waiting:
             return None
-        async with self._alone():
-            if mine is not None and buffer.is_resting():
-                return buffer.outage
-            while (batch := buffer.first(most)) is not None:
-                outcome = await self._outcome(batch.call)
-                if isinstance(outcome, bytes):
-                    buffer.remove(batch.numbers)
-                    most = MAX_BATCH
-                elif isinstance(outcome, Unavailable):
-                    buffer.rest(outcome)
-                    return outcome
-                elif isinstance(outcome, KeyRefused):
-                    raise outcome
-                elif len(batch.numbers) > 1:
-                    # one of them is wrong: each for itself
-                    most = 1
-                else:
-                    (number,) = batch.numbers
-                    buffer.refuse(number, outcome)
-                    if number != mine:
-                        log.error(
-                            "request %d of %s is refused and set aside: %s", number, buffer.path, outcome
-                        )
+        rests_until = operator.attrgetter("told_until" if is_urgent else "until")
+        if until is not None and began < rests_until(buffer.rest):
+            return buffer.rest.reason
+        reasons: list[BackscrollError] = []
+        failed, got_on = 0, began
+        async with self._alone(BACKLOG_SECONDS if until is None else max(0.0, until - began)) as is_alone:
+            if not is_alone:
+                return Unavailable("another call sends what waits")
+            for lane in buffer.lanes():
+                if until is not None and began < rests_until(lane.rest):
+                    reasons += [lane.rest.reason] if lane.rest.reason else []
+                    continue
+                reason = await self._lane_sent(buffer, lane, until, is_urgent=is_urgent)
+                now = time.monotonic()
+                if until is not None and now > until:
+                    return reason or Unavailable("there was no time to send all that waits")
+                if reason is None:
+                    failed, got_on = 0, now
+                    continue
+                reasons, failed = [*reasons, reason], failed + 1
+                if isinstance(reason, NoAnswer) or type(reason) is KeyRefused:
+                    buffer.rest.begin(reason, now)
+                    return reason
+                if failed == MAX_FAILED_LANES if until else now > got_on + BACKLOG_SECONDS:
+                    # it seems to be the API, but another chat need not wait as long as these were told to
+                    if got_on == began:
+                        buffer.rest.begin(Unavailable(str(reason)), now)
+                    return reason
+        return max(reasons, key=lambda reason: isinstance(reason, KeyRefused), default=None)
+
+    async def _lane_sent(
+        self, buffer: Buffer, lane: Lane, until: float | None, *, is_urgent: bool
+    ) -> BackscrollError | None:
+        """Send what waits for a chat; return why it stays."""
+        while (batch := buffer.next(lane)) is not None:
+            numbers, call = batch
+            seconds = max(LEAST_SECONDS, until - time.monotonic()) if until and is_urgent else TIMEOUT_SECONDS
+            outcome = await self._outcome(call, seconds)
+            if not buffer.settle(lane, numbers, outcome) and isinstance(outcome, BackscrollError):
+                return outcome
+            if until is not None and time.monotonic() > until:
+                break
         return None
 
-    async def _outcome(self, call: Call[Any]) -> bytes | BackscrollError:
+    async def _outcome(self, call: Call[T], seconds: float = TIMEOUT_SECONDS) -> T | BackscrollError:
         try:
-            answer = await self._request(call)
-        except httpx.TransportError as error:
-            told = f"the Backscroll at {self.url} does not answer ({error or type(error).__name__})"
-            return Unavailable(told)
-        error_told = error_of(answer.status_code, answer.content, answer.headers.get("Retry-After"))
-        return answer.content if error_told is None else error_told
-
-
-def _read(call: Call[T], body: bytes) -> T:
-    try:
-        return call.read(json.loads(body))
-    except (ValueError, KeyError, TypeError) as error:
-        raise ApiFailed(
-            f"{call.method} {call.path.partition('?')[0]} was not answered by a Backscroll"
-        ) from error
+            response = await self._request(
+                call, httpx.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS))
+            )
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            return without_answer(self.url, error)
+        return meaning(call, response)

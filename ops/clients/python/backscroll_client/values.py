@@ -71,6 +71,17 @@ class Context:
         return "\n\n".join(block["text"] for block in self.blocks if block["kind"] != "question")
 
 
+@dataclass(frozen=True)
+class SetAside:
+    """A request that the API refused, with its reason; it is in the buffer until it is dropped."""
+
+    number: int
+    method: str
+    path: str
+    body: bytes
+    reason: str
+
+
 class SearchResult(TypedDict):
     """What a search found: messages, or sessions with the modes `topic` and `contextual`."""
 

@@ -1,0 +1,106 @@
+"""What a deployment runs with, as its processes state it: commands speak of that, and not of their own shell."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+from pydantic import SecretStr, TypeAdapter
+from sqlalchemy import Connection
+
+from pipeline.clients.destinations import sent_elsewhere
+from pipeline.store.operations import processes as store
+from pipeline.store.operations.processes import Process
+from schemas.settings import PREFIX, Settings
+from schemas.vectors import EmbeddingSpace
+
+FLAGS = sorted(name for name, field in Settings.model_fields.items() if isinstance(field.default, bool))
+KEPT = SecretStr("**********")
+"""In place of a key that the deployment has, and that a command does not know."""
+# Kept from processes that ask no model.
+_WITHHELD = {"openai_base_url", "openai_api_key"}
+# Unset in a shell, they leave the model to what is stored.
+_LEFT_OPEN = {"embedding_provider", "embedding_model"}
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """The running processes, those that began last first."""
+
+    processes: Sequence[Process] = ()
+
+    @classmethod
+    def of(cls, connection: Connection) -> Self:
+        """Return what runs."""
+        return cls(store.running(connection))
+
+    @cached_property
+    def acting(self) -> list[Process]:
+        """The processes that do something with data."""
+        return [process for process in self.processes if process.kind not in {"beat", "metrics"}]
+
+    @cached_property
+    def stated(self) -> dict[str, Any]:
+        """The settings that are not as by default.
+
+        One that is set in any process counts, as others may not need it; the process that began last decides on flags.
+        """
+        stated = {
+            name: value for process in reversed(self.acting) for name, value in process.settings.items()
+        }
+        known = stated.keys() & Settings.model_fields
+        return {name: stated[name] for name in known if name not in FLAGS or name in self.acting[0].settings}
+
+    def over(self, own: Settings) -> Settings:
+        """Return these settings with the deployment's in place of a shell's `own`; unchanged if nothing runs."""
+        if not self.acting:
+            return own
+        mine, values = own.stated(), {}
+        names = {name for name in mine.keys() | self.stated.keys() if mine.get(name) != self.stated.get(name)}
+        # a key is for one server
+        for name in names | (_WITHHELD if "openai_base_url" in names else set()):
+            field = Settings.model_fields[name]
+            value = self.stated.get(name, field.default)
+            values[name] = TypeAdapter(field.rebuild_annotation()).validate_python(value)
+        return own.model_copy(update=values)
+
+    def differing(self, *shell: Process) -> list[str]:
+        """Say in which settings processes differ, as when only some were restarted after a change."""
+        sentences = []
+        everybody = [*self.acting, *shell]
+        for name in sorted({name for process in everybody for name in process.settings}):
+            places = defaultdict(list)
+            for kind, host, pid, settings in everybody:
+                if name in settings or name not in (_WITHHELD if host else _LEFT_OPEN):
+                    places[_shown(name, settings)].append(f"{kind} ({host}, {pid})" if host else kind)
+            if len(places) > 1:
+                parts = [f"{value} in {', '.join(where)}" for value, where in places.items()]
+                sentences.append(f"{PREFIX}{name.upper()} is {' and '.join(parts)}")
+        return sentences
+
+    def notes(self, own: Settings) -> list[str]:
+        """Say how a command knows the settings that it speaks of, and how those of its shell differ."""
+        if not self.acting:
+            return ["No running HTTP API or worker says what it runs with: this is what this shell would run"]
+        return self.differing(Process("this shell, which does not count", "", 0, own.stated()))
+
+    def sent(self, own: Settings, spaces: Sequence[EmbeddingSpace]) -> list[str]:
+        """Say what any of the processes sends to another machine. Raises `SettingsError`."""
+        views = [Deployment([one, *self.processes]).over(own) for one in self.acting] or [own]
+        sentences = [sentence for view in views for sentence in sent_elsewhere(view, spaces)]
+        nothing = "Nothing is sent" if self.acting else "Nothing would be sent"
+        return list(dict.fromkeys(sentences)) or [f"{nothing} to another machine"]
+
+    def switched_off(self, kind: str) -> str | None:
+        """Return what `Settings.switched_off` does in the running processes; None if there are none."""
+        return self.over(Settings.model_construct()).switched_off(kind) if self.acting else None
+
+
+def _shown(name: str, settings: Mapping[str, Any]) -> str:
+    default = Settings.model_fields[name].default if name in Settings.model_fields else None
+    value = settings.get(name, default)
+    if name == "session_summary_canaries" and value:
+        # whose chats they are is not for every tenant
+        return f"{len(value.split(','))} chats"
+    return "unset" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
