@@ -99,7 +99,7 @@ def doctor(
         if fix:
             done = list(_fix(database, settings, facts))
             facts, _ = examine(database, settings, call.tenant, model=model, chats=chats, sample=sample)
-    up = stack.visible(settings.data_dir)
+    up = stack.visible(own.data_dir)
     findings = [*failing(up.failing if up else {}), *diagnose(facts)]
     versions = [f"Postgres {facts.server.release}"] if facts.server else []
     versions += [facts.broker.release] if facts.broker and facts.broker.release else []
