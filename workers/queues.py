@@ -195,8 +195,8 @@ def worker_arguments(queues: list[Queue]) -> list[str]:
     arguments: list[Any] = [
         "worker",
         *("-Q", ",".join(queue.full_name for queue in queues)),
-        # of this process, which becomes the worker or starts it: two of a name would be taken for one
-        *("-n", f"{leader.name}-{os.getpid()}@{gethostname()}"),
+        # with this process, which becomes the worker or starts it: two of a name would be taken for one
+        *("-n", f"{leader.name}@{gethostname()}-{os.getpid()}"),
         *("--pool", leader.pool),
         # a queue of another pool than the first's adds only one: its 16 threads would be 16 processes
         *("--concurrency", sum(q.concurrency if q.pool == leader.pool else 1 for q in queues)),

@@ -134,3 +134,32 @@ def test_help_imports_nothing_that_takes_long() -> None:
     assert [line for line in told.splitlines() if line.startswith("IMPORTED")] == [
         f"IMPORTED {[name]}" for name in asked
     ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["worker", "--pool", "gevent"], 2, "a worker runs in the pool prefork or threads"),
+        (["worker", "--pool=eventlet"], 2, "a worker runs in the pool prefork or threads"),
+        (["worker", "-Pgevent"], 2, "a worker runs in the pool prefork or threads"),
+        (["status"], 4, "BACKSCROLL_REDIS_URL is not set"),
+    ],
+)
+def test_celerys_own_command_line_answers_with_a_sentence(
+    tmp_path: Path, arguments: list[str], code: int, said: str
+) -> None:
+    for command in ("workers", "celery"):
+        if command == "celery" and code == 2:
+            # Celery imports the pool's package before it looks at any application
+            continue
+        told = subprocess.run(
+            [sys.executable, "-P", "-m", command, "-A", "workers.app", *arguments],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env=clean_environment(),
+            check=False,
+        )
+        assert (told.returncode, said in told.stderr) == (code, True), told.stderr
+        assert told.stderr.startswith("Error: ")
+        assert len(told.stderr.splitlines()) == 1

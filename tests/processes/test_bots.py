@@ -115,7 +115,7 @@ def test_neither_logs_nor_events_nor_inspection_tell_what_was_said(deployment: D
             bot.send_task("backscroll.ingset", kwargs={"text": secret}, queue="backscroll.accept")
             with bot.connection_for_write() as connection:
                 producer = connection.Producer(serializer="json")
-                producer.publish({"text": secret}, routing_key="backscroll.accept")
+                producer.publish({"said": secret}, routing_key="backscroll.accept")
         deployment.wait_for("test:secret", 5)
         until(lambda: len(deployment.dead_letters()) == 3, "three dead letters", SECONDS)
     assert "backscroll.ingest" in str(inspected)
