@@ -26,10 +26,12 @@ PATH = f"{HERE.parents[1] / 'ops/clients/python'}:{HERE.parents[1]}"
 QUESTION = "When does the new boiler come?"
 # started processes are slow on a busy machine
 PATIENCE_SECONDS = 60
+# `payload_task.mjs` is none: it hands one message over
+BOTS = sorted(path.name for path in EXAMPLES.iterdir() if path.is_file() and path.stem != "payload_task")
 AIOGRAM = ("aiogram==3.31.0", "aiofiles==25.1.0", "magic-filter==1.0.12")
 
 
-@pytest.mark.parametrize("bot", sorted(path.name for path in EXAMPLES.iterdir() if path.is_file()))
+@pytest.mark.parametrize("bot", BOTS)
 def test_a_bot_has_at_most_25_lines_of_which_three_are_for_memory(bot: str) -> None:
     lines = [line for line in (EXAMPLES / bot).read_text().splitlines() if line.strip()]
     assert len(lines) <= 25

@@ -32,7 +32,10 @@ def test_the_text_that_the_guide_shows_is_accepted_as_it_stands(deployment: Depl
     assert accepted[-1]["request_id"] == "bot-7"
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="NODE IS NOT INSTALLED: the example was not run")
+NODE = shutil.which("node")
+
+
+@pytest.mark.skipif(NODE is None, reason="NODE IS NOT INSTALLED: the example was not run")
 @pytest.mark.parametrize("how", ["by itself", "by another client of Redis"])
 def test_the_example_in_javascript_is_accepted(deployment: Deployment, how: str) -> None:
     with deployment.database.tenant("default") as connection:
@@ -40,7 +43,7 @@ def test_the_example_in_javascript_is_accepted(deployment: Deployment, how: str)
     environment = os.environ | {"BACKSCROLL_REDIS_URL": deployment.server.url}
     options = [] if how == "by itself" else ["--print"]
     done = subprocess.run(
-        ["node", str(EXAMPLE), *options], env=environment, capture_output=True, timeout=60, check=True
+        [str(NODE), str(EXAMPLE), *options], env=environment, capture_output=True, timeout=60, check=True
     )
     if options:
         # byte for byte, with the line's end
