@@ -11,7 +11,7 @@ from ops.local import processes
 from ops.local.embedded.ports import free_port
 from ops.local.embedded.postgres import EmbeddedPostgres
 from tests.processes.conftest import deployed
-from tests.processes.nodes import Process
+from tests.processes.nodes import Process, WorkerProcess
 from workers.queues import QUEUES
 
 LOGIN = ("watcher", "secret")
@@ -39,7 +39,7 @@ def test_flower_knows_workers_that_came_after_it_and_two_of_a_queue(
             running.start_workers()
             # and two more of a queue on this host, as an operator starts them
             for name, options in (("second", []), ("third", ["--name", "accept@gpu"])):
-                running.workers[name] = Process(name, command + options, folder, told, "ready.")
+                running.workers[name] = WorkerProcess(name, command + options, folder, told)
                 running.workers[name].ready()
             running.until(lambda: len(known()) == len(QUEUES) + 2, "Flower knows all")
             assert {name.partition("@")[0] for name in known()} == set(QUEUES)
