@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Self
 
 from pydantic import SecretStr, TypeAdapter
@@ -62,6 +63,9 @@ class Deployment:
         for name in names | (_WITHHELD if "openai_base_url" in names else set()):
             field = Settings.model_fields[name]
             value = self.stated.get(name, field.default)
+            if name == "llm_prices" and value and not Path(value).is_file():
+                # on another machine; the difference is noted
+                continue
             values[name] = TypeAdapter(field.rebuild_annotation()).validate_python(value)
         return own.model_copy(update=values)
 
@@ -97,9 +101,13 @@ class Deployment:
         nothing = "Nothing is sent" if self.acting else "Nothing would be sent"
         return list(dict.fromkeys(sentences)) or [f"{nothing} to another machine"]
 
+    @cached_property
+    def _settings(self) -> Settings:
+        return self.over(Settings.model_construct())
+
     def switched_off(self, kind: str) -> str | None:
         """Return what `Settings.switched_off` does in the running processes; None if there are none."""
-        return self.over(Settings.model_construct()).switched_off(kind) if self.acting else None
+        return self._settings.switched_off(kind) if self.acting else None
 
 
 def _shown(name: str, settings: Mapping[str, Any]) -> str:

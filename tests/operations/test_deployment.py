@@ -1,6 +1,7 @@
 """What the running processes state is what commands speak of: no secret is told, and what differs is said."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,15 +55,21 @@ def test_no_secret_is_stated_but_that_a_key_is_set() -> None:
     }
 
 
-def test_the_deployments_settings_take_the_place_of_a_shells_but_for_its_own_secrets() -> None:
+def test_the_deployments_settings_take_the_place_of_a_shells_but_for_its_own_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "prices.toml").touch()
+    monkeypatch.chdir(tmp_path)
     there = of(**SMALL, llm_prices="prices.toml", rollups_enabled=True)
+    monkeypatch.chdir("/")
     here = of(retention_days=3, session_memory_enabled=False, tenant="haus", openai_api_key="of-this-shell")
     seen = running(there).over(here)
     assert (seen.session_summary_model, seen.rollups_enabled) == ("small-1", True)
     # also what it leaves at the default
     assert (seen.retention_days, seen.session_memory_enabled, seen.tenant) == (None, True, "haus")
-    assert seen.llm_prices is not None
-    assert seen.llm_prices.is_absolute()
+    assert seen.llm_prices == tmp_path / "prices.toml"
+    # a file of another machine is not looked for here
+    assert running(of(llm_prices=tmp_path / "elsewhere.toml")).over(here).llm_prices is None
     # the key is for the same server; with another server's URL it is not
     assert seen.openai_api_key == SecretStr("of-this-shell")
     elsewhere = running(of(**SMALL, openai_base_url="http://elsewhere.example.org/v1")).over(here)
