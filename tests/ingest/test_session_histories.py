@@ -36,7 +36,7 @@ CHAT = Chat(
 NAMED = "order-12"
 KEYS = ("", " thread:7", NAMED)
 GAPS = (30, 10, 40)
-TICKS = 64
+TICKS = 32
 
 HISTORIES = st.binary(max_size=72)
 """Three bytes are a step of a history: they are drawn in no time, and shrink well."""
@@ -314,7 +314,7 @@ def told(steps: bytes) -> Iterator[History]:
         some = numbers[which % len(numbers)] if numbers else 0
         match kind % 16:
             case 0 | 1 | 2 | 3 | 4 | 5 | 6:
-                history.hand_over(KEYS[which % 3], at(tick % TICKS))
+                history.hand_over(KEYS[max(0, which % 6 - 3)], at(tick % TICKS))
                 continue
             case 7:
                 history.close(at(tick % TICKS))
