@@ -10,6 +10,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from schemas.errors import InvalidInput
 from workers.api.errors import as_problem, as_response
 from workers.api.inspector import cookie
 from workers.envelope import acceptable_id
@@ -21,6 +22,7 @@ ACCESS = "backscroll.access"
 log = structlog.get_logger(ACCESS)
 
 HEADER = "X-Request-ID"
+MAX_PARAMETERS = 100
 # health checks come every few seconds
 QUIET = {"/healthz", "/readyz"}
 
@@ -50,6 +52,7 @@ class Access:
 
         with structlog.contextvars.bound_contextvars(**{REQUEST_ID: request_id}):
             try:
+                _require_few_parameters(scope)
                 await self.app(scope, receive, send_with_id)
             except ClientDisconnect:
                 log.info("client_left")
@@ -71,3 +74,8 @@ class Access:
                     milliseconds=round((time.perf_counter() - started) * 1000, 1),
                     client=(scope.get("client") or ("",))[0],
                 )
+
+
+def _require_few_parameters(scope: Scope) -> None:
+    if scope["query_string"].count(b"&") >= MAX_PARAMETERS:
+        raise InvalidInput(f"a query has at most {MAX_PARAMETERS} parameters", field="query")

@@ -50,6 +50,8 @@ THREADS = 20
 ALL_THREADS = 40
 """Threads of all processes together, for which Postgres has connections besides the workers'."""
 
+OPEN_THREADS = 2
+"""Threads of a process for requests without a key."""
 FOLLOW_SECONDS = 3.0
 """How often a process checks for spaces whose models it must load."""
 
@@ -98,6 +100,7 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
         backlog=BacklogLimit(database, settings.backlog_max_messages),
         large_bodies=asyncio.Semaphore(LARGE_HELD),
         large_parses=anyio.CapacityLimiter(LARGE_PARSED),
+        open_routes=anyio.CapacityLimiter(OPEN_THREADS),
         postgres_state=Service("postgres", database.require_writes, fresh_seconds=0),
         redis_state=Service("redis", partial(probe, settings), fresh_seconds=1),
     )

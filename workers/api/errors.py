@@ -3,7 +3,7 @@
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
-from http import HTTPMethod, HTTPStatus
+from http import HTTPStatus
 from typing import Any
 
 import structlog
@@ -25,6 +25,7 @@ from schemas.errors import (
     SchemaOutdated,
 )
 from schemas.messages import clean_text
+from workers.api.scopes import METHODS
 from workers.signals import current_request_id
 
 log = structlog.get_logger(__name__)
@@ -193,7 +194,7 @@ async def _answer_http(request: Request, error: Exception) -> Response:
     headers = error.headers
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         # Starlette names the methods of the first route with this path only
-        scopes = [{**request.scope, "method": method} for method in HTTPMethod]
+        scopes = [{**request.scope, "method": method} for method in METHODS]
         fit = [s["method"] for s in scopes if any(r.matches(s)[0] is Match.FULL for r in request.app.routes)]
         headers = {"Allow": ", ".join(fit)}
     problem = HttpError(error.status_code, kind, str(error.detail), headers=headers)

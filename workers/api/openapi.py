@@ -2,11 +2,11 @@
 
 import importlib.metadata
 import json
-import threading
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from anyio import to_thread
 from fastapi import FastAPI
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.openapi.utils import get_openapi
@@ -114,11 +114,11 @@ def install(app: FastAPI) -> None:
     async def docs() -> HTMLResponse:
         return page
 
-    document, making = cache(lambda: to_json(described())), threading.Lock()
+    document = cache(lambda: to_json(described()))
 
-    def openapi() -> Response:
-        with making:
-            return Response(document(), media_type="application/json")
+    async def openapi() -> Response:
+        made = await to_thread.run_sync(document, limiter=app.state.api.open_routes)
+        return Response(made, media_type="application/json")
 
     app.openapi = described  # type: ignore[method-assign]
     app.add_api_route("/openapi.json", openapi, include_in_schema=False)

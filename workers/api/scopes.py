@@ -117,6 +117,7 @@ ACCESS = {
     "GET /inspect/cost": READ_PAGE,
 }
 """By method and path."""
+METHODS = sorted({route.split()[0] for route in ACCESS})
 
 
 def access_of(method: str, path: str) -> Access:

@@ -42,6 +42,8 @@ class ApiState:
     large_bodies: Semaphore
     # threads that parse them, beside those of other requests
     large_parses: CapacityLimiter
+    # threads for whoever has no key, who could occupy all others
+    open_routes: CapacityLimiter
     postgres_state: Service
     redis_state: Service
     # for the best messages of a context, if one is configured

@@ -1,12 +1,30 @@
-"""The worst messages and questions known: each made a pattern or a search take seconds before it was mended."""
+"""The worst requests known, of every route: each took or held up others for seconds before it was mended."""
 
+import itertools
 import json
+import random
+import re
+import socket
+import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
+from ops.dev.bench.senders import To
 from ops.dev.scripts import repeated
+from pipeline.people.api_keys import digest_of
 from schemas.messages import MAX_CONTENT_BYTES
+from workers.api.bodies import MAX_BODY_BYTES
+from workers.api.inspector import cookie
+from workers.api.scopes import ACCESS
 
 MAX_QUESTION_CHARS = 8000
+URL_BYTES, HEADER_BYTES = 8000, 15_000
+"""A little less than the HTTP API takes."""
+TIMEOUT_SECONDS = 600.0
+Request = tuple[bytes, bytes]
+"""Its head and its body."""
 # So many empty items fit into a body with room to spare, and each was an error of its own.
 EMPTY_ITEMS = 900_000
 
@@ -46,3 +64,57 @@ def bodies(chat_id: str) -> Mapping[str, bytes]:
         "/v1/messages": f'{{"chat":{chat},"messages":[{items}]}}'.encode(),
         "/v1/more": f'{{"chat_id":{chat},"session_id":1,"shown":[{items}]}}'.encode(),
     }
+
+
+def of_routes(key: str, chat_id: str, *, is_open: bool) -> Iterator[Request]:
+    """Yield the worst of every route that needs no key, or of every other with this key."""
+    login = f"{cookie.NAME}={cookie.Seal(key).seal(digest_of(key))}; "
+    keyed = "" if is_open else f"Authorization: Bearer {key}\r\n"
+    large = (
+        b"key=" + b"%41" * ((MAX_BODY_BYTES - 4) // 3),
+        b"[" + b",".join([b"[]"] * (MAX_BODY_BYTES // 3 - 1)) + b"]",
+    )
+
+    def request(route: str, body: bytes = b"", query: str = "", crumbs: str = "") -> Request:
+        cookies = f"Cookie: {'' if is_open else login}{crumbs}\r\nSec-Fetch-Site: same-origin\r\n"
+        head = (
+            f"{route}{query} HTTP/1.1\r\nHost: bench\r\n{keyed}{cookies}Content-Length: {len(body)}\r\n\r\n"
+        )
+        return head.encode(), body
+
+    for route in [name for name, access in ACCESS.items() if access.is_open == is_open] + [
+        "GET /nowhere"
+    ] * is_open:
+        plain = re.sub("{.*?}", "standard", route)
+        yield request(re.sub("{.*?}", "%2f%41" * (URL_BYTES // 12), route, count=2))
+        yield request(plain, query="?" + "a=&" * (URL_BYTES // 3))
+        yield request(plain, crumbs='a="' + "\\" * HEADER_BYTES + '"')
+        if not route.startswith("GET"):
+            yield from (request(plain, body) for body in large)
+    if not is_open:
+        yield from (request(f"POST {path}", body) for path, body in requests(chat_id))
+
+
+def send(to: To, clients: int, seconds: float, *, is_open: bool) -> Counter[int]:
+    """Let clients send the same request at once, one after the other for so long; count the statuses."""
+    every = list(of_routes(to[1], "bench:worst", is_open=is_open))
+    random.Random(1).shuffle(every)  # noqa: S311
+    until, statuses, waiting = time.monotonic() + seconds, Counter[int](), itertools.cycle(every)
+    with ThreadPoolExecutor(clients) as pool:
+        while time.monotonic() < until:
+            statuses.update(pool.map(_status, [(to[0], next(waiting))] * clients))
+    return statuses
+
+
+def _status(sent: tuple[int, Request]) -> int:
+    """Send a request over a connection of its own, whatever the answer; 0 without any."""
+    port, parts = sent
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_SECONDS) as line,
+        suppress(ConnectionError),
+    ):
+        # a request that is refused early is not read to its end
+        with suppress(ConnectionError):
+            line.sendall(b"".join(parts))
+        return int(line.recv(65536).split()[1])
+    return 0

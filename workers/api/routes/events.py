@@ -9,6 +9,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
+from anyio import to_thread
 from fastapi import APIRouter, Path, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, PlainTextResponse
@@ -146,7 +147,8 @@ async def _source(request: Request, platform: str, source_id: str) -> SecretSour
     read_at, source = _known.get(source_id, (0.0, None))
     if source is None or now - read_at > SOURCE_SECONDS:
         _known.pop(source_id, None)
-        source = await run_in_threadpool(_find, state_of(request), source_id)
+        api = state_of(request)
+        source = await to_thread.run_sync(_find, api, source_id, limiter=api.open_routes)
         if source is not None:
             _known[source_id] = now, source
     if source is None or source.platform != platform:

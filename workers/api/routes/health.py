@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from anyio import to_thread
 from fastapi import APIRouter, Response
 
 from schemas.base import Frozen
@@ -41,12 +42,13 @@ async def healthz() -> Health:
     response_model_exclude_none=True,
     responses={503: {"model": Readiness, "description": "Something is missing; the log says why."}},
 )
-def readyz(api: Api, response: Response) -> Readiness:
+async def readyz(api: Api, response: Response) -> Readiness:
     """Say whether Postgres and Redis answer and take writes, and whether the tables are those that are needed.
 
     Without Redis messages are still accepted and contexts served: jobs wait in Postgres.
     """
-    postgres, broker = api.postgres_state.now(), api.redis_state.now()
+    states = (api.postgres_state, api.redis_state)
+    postgres, broker = [await to_thread.run_sync(s.now, limiter=api.open_routes) for s in states]
     ready = postgres == broker == "ok"
     if not ready:
         response.status_code = 503
