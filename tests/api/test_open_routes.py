@@ -30,6 +30,7 @@ from ops.local.embedded.postgres import EmbeddedPostgres
 from schemas.messages import MAX_QUERY_CHARS
 from tests.api.conftest import body, problem_of, said
 from tests.conftest import MIGRATED, settings_of
+from tests.waiting import ended
 from workers.api import protocol
 from workers.api.app import make_web_app
 from workers.api.bodies import LOOP_BYTES, MAX_BODY_BYTES
@@ -137,7 +138,7 @@ def watched(standing_client: httpx.Client) -> Iterator[None]:
     watching.start()
     yield
     over.set()
-    watching.join()
+    ended(watching)
     assert statuses == {200}
 
 

@@ -21,6 +21,7 @@ from tests.conftest import TENANT
 from tests.providers.chat_server import ChatServer, Reply
 from tests.providers.http_server import Answered, serving
 from tests.test_pipeline import rows
+from tests.waiting import SECONDS
 
 PROMPT = Prompt(system="Be brief.", turns=("¿Qué tal?",))
 
@@ -40,7 +41,9 @@ def test_a_process_that_calls_no_model_does_not_import_the_sdk() -> None:
         "factory.make_embedder(s); factory.make_chat_model(s, 'm', setting='HYDE_MODEL'); "
         "print({'openai', 'httpx2'} & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", made], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", made], check=True, capture_output=True, text=True, timeout=SECONDS
+    )
     assert done.stdout.strip() == "set()"
 
 

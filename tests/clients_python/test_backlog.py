@@ -17,6 +17,7 @@ from backscroll_client.errors import NoAnswer, Refused
 from backscroll_client.lanes import Lane
 
 from tests.clients_python.doubles import BAD, HTML, Api, Clock, Disk, problem
+from tests.waiting import ended
 
 ONE, TWO = "telegram:1", "telegram:2"
 
@@ -204,7 +205,7 @@ def test_a_question_does_not_wait_for_another_call_longer_than_its_patience(api:
         assert began.wait(60)
         assert memory.search(ONE, "?")["hits"] == []
         answered.set()
-        flushing.join()
+        ended(flushing)
     assert api.kept[ONE] == names(0)
 
     async def story() -> None:
@@ -242,8 +243,7 @@ def test_one_thread_sends_for_all(api: Api, path: Path) -> None:
         threads = [threading.Thread(target=bot, args=[number]) for number in range(8)]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join()
+        ended(*threads)
         assert memory.waiting == 0
     assert sum(map(len, api.kept.values())) == 200
 

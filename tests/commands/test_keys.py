@@ -54,7 +54,7 @@ def test_sources_are_those_of_the_running_backscroll(
     run: Run, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused = run("sources")
-    assert (refused.code, "No running Backscroll" in refused.err) == (4, True)
+    assert (refused.code, "start it with `backscroll up`" in refused.err) == (4, True)
     with served(settings) as client:
         monkeypatch.setenv("BACKSCROLL_URL", str(client.base_url))
         monkeypatch.setenv("BACKSCROLL_API_KEY", "test-key")

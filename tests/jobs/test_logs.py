@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import SECONDS
+
 SCRIPT = """
 import logging, sys, warnings
 import structlog
@@ -33,7 +35,9 @@ logging.getLogger("celery.pool").debug("TaskPool: Apply (args:%s)", "the boiler 
 
 def written(level: str) -> list[dict[str, Any]]:
     """What a process logs that has done a thousand of everything."""
-    done = subprocess.run([sys.executable, "-c", SCRIPT, level], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, level], capture_output=True, text=True, check=True, timeout=SECONDS
+    )
     return [json.loads(line) for line in done.stderr.splitlines()]
 
 

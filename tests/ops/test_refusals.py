@@ -10,6 +10,7 @@ import pytest
 from ops import cli
 from tests.ops.conftest import Here
 from tests.ops.running import COMMAND, clean_environment, unwatched
+from tests.waiting import SECONDS
 
 NOWHERE = "postgresql://backscroll_app:secret@127.0.0.1:1/backscroll"
 
@@ -158,6 +159,7 @@ def test_celerys_own_command_line_answers_with_a_sentence(
             text=True,
             cwd=tmp_path,
             env=clean_environment(),
+            timeout=SECONDS,
             check=False,
         )
         assert (told.returncode, said in told.stderr) == (code, True), told.stderr

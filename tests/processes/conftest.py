@@ -78,6 +78,7 @@ class Deployment:
 
         They import one more module, if one is named, and have this environment too.
         """
+        started: dict[str, WorkerProcess] = {}
         for served in [[*names]] if together else [[name] for name in names]:
             name, command = served[0], self._command(served)
             # no more secrets than it has in earnest
@@ -85,8 +86,9 @@ class Deployment:
             if include:
                 at = command.index("worker") + 1
                 command[at:at] = ["-I", include]
-            self.workers[name] = WorkerProcess(name, command, self.folder, told)
-        for worker in self.workers.values():
+            started[name] = WorkerProcess(name, command, self.folder, told)
+        self.workers |= started
+        for worker in started.values():
             worker.ready()
 
     def _command(self, names: list[str]) -> list[str]:

@@ -77,5 +77,5 @@ class Access:
 
 
 def _require_few_parameters(scope: Scope) -> None:
-    if scope["query_string"].count(b"&") >= MAX_PARAMETERS:
+    if scope.get("query_string", b"").count(b"&") >= MAX_PARAMETERS:
         raise InvalidInput(f"a query has at most {MAX_PARAMETERS} parameters", field="query")
