@@ -26,6 +26,8 @@ ItemKind = Literal["message", "session", "rollup", "memory", "document"]
 Source = Literal["recent", "message", "session", "memory", "document"]
 """What tokens of a context come from, except those of the question and the guardrails."""
 MAX_USED = 1000
+EvidenceLevel = Literal["strong", "weak", "none"]
+"""Whether what a chat said answers a question: probably, perhaps, or not."""
 
 
 class ContextItem(Frozen):
@@ -135,10 +137,14 @@ class Explanation(Frozen):
     """Words of recent messages that were added to the question."""
     fell_back: bool = False
     """Whether the whole scope was searched, because narrowing found nothing good enough."""
-    combined_by: dict[Literal["message", "session", "memory"], Literal["sum", "product"]] = Field(
+    combined_by: dict[Literal["message", "session", "memory"], Literal["sum", "product", "logistic"]] = Field(
         default_factory=dict
     )
-    """How the components of a hit of each kind make its score."""
+    """How the components of a hit of each kind make its score; `logistic`: 1 / (1 + exp(-sum))."""
+    evidence: dict[str, float] = Field(default_factory=dict)
+    """What decided on the evidence, by signal: the parts of the logarithm of the odds."""
+    unsure: str = ""
+    """Why the evidence cannot be none, such as few messages."""
     constants: dict[str, float] = Field(default_factory=dict)
     """The weights of the ranking and its other numbers, by name."""
     sessions: list[Hit] = Field(default_factory=list)
@@ -173,6 +179,10 @@ class Context(Frozen):
     budget: int
     counted_by: str = "estimate"
     """The tokenizer that counted, such as `o200k_base`; or `estimate`, higher than the usual tokenizers."""
+    evidence: EvidenceLevel | None = None
+    """Whether what was found answers the question. Null: it was not judged, as by questions for a time alone."""
+    evidence_probability: Annotated[float, Field(ge=0, le=1)] | None = None
+    """The probability that it does, as learned on real talk."""
     degraded: list[str] = Field(default_factory=list)
     """What could not be done, such as `vectors: the embedding provider does not answer`."""
     fell_back: bool = False

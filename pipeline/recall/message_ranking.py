@@ -1,4 +1,4 @@
-"""Rank the messages of a scope, and filter them."""
+"""Rank the messages of a scope, judge them, and filter them."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 from sqlalchemy import Connection
 
 from pipeline.recall.ask.ask import Ask
-from pipeline.recall.find.candidates import CandidateSet, retrieve
+from pipeline.recall.find.candidates import CandidateSet, retrieve, trust
 from pipeline.recall.rank import rank
 from pipeline.recall.rank.ranked import Ranking, Scored
+from pipeline.recall.relevance import judge
+from pipeline.recall.relevance.evidence import By, Evidence
 from pipeline.store.search import text_search
 
 
@@ -21,6 +23,37 @@ def ranking_of(query: Ask, retrieved: CandidateSet) -> Ranking:
     """Rank these candidates for a question."""
     hits = rank.rank(query.question, retrieved.candidates, retrieved.statistics, query.request.weights)
     return Ranking(hits, retrieved)
+
+
+def judged(
+    query: Ask, hits: Sequence[Scored], retrieved: CandidateSet | None
+) -> tuple[Sequence[Scored], Evidence | None]:
+    """Order ranked messages by the judge of relevance, and say whether they answer the question.
+
+    A question for a time or for people alone is not judged: whatever was said there and then answers it.
+    """
+    if retrieved is None or query.question.overview or not query.terms.lexemes:
+        return hits, None
+    by = judged_by(query)
+    if query.question.language != query.request.chat.language and by == "words":
+        # those of another language than the chat's match nothing in it
+        return hits, None
+    unembedded = by != "words" and any(
+        hit.candidate.cosine is None and not hit.candidate.aside and hit.candidate.text.strip()
+        for hit in hits
+    )
+    unsure = "; ".join([*query.degraded, *(["messages wait for their vectors"] if unembedded else [])])
+    best_first = judge.messages(hits, retrieved.statistics, by)
+    return best_first, judge.evidence(hits, best_first, retrieved.statistics, by, unsure)
+
+
+def judged_by(query: Ask) -> By:
+    """Return what a question is judged by: by its meaning only where the model knows the languages."""
+    embedded, chat = query.terms.embedded, query.request.chat
+    if embedded is None or embedded[0].questions is None or trust(chat.language, embedded[0].model) < 1:
+        return "words"
+    same = query.question.language == chat.language and query.terms.lexemes
+    return "both" if same else "meaning"
 
 
 def allowed(connection: Connection, query: Ask, hits: Sequence[Scored]) -> Sequence[Scored]:

@@ -21,7 +21,7 @@ from pipeline.llm.gateway import Gateway
 from pipeline.recall import hyde
 from pipeline.recall.ask.ask import Ask, parse_question
 from pipeline.recall.ask.request import RetrievalRequest, Stopwatch, for_search
-from pipeline.recall.message_ranking import allowed, rank_messages
+from pipeline.recall.message_ranking import allowed, judged, rank_messages
 from pipeline.recall.pack.hits import message_hits, preview
 from pipeline.recall.prepare import prepare_query
 from pipeline.recall.rank.ranked import Ranking
@@ -87,7 +87,8 @@ def search(
 
 def _hybrid(connection: Connection, prepared: Ask, query: SearchQuery, ranking: Ranking) -> list[MessageHit]:
     """Search by words and meaning, ranked as a context ranks: every neighbour counts, also one that is filtered out."""
-    hits = allowed(connection, prepared, ranking.hits)
+    judged_hits, _ = judged(prepared, ranking.hits, ranking.retrieved)
+    hits = allowed(connection, prepared, judged_hits)
     if query.min_similarity is not None and prepared.terms.embedded:
         hits = [hit for hit in hits if (hit.candidate.best_cosine or 0.0) >= query.min_similarity]
     best = [hit for hit in hits if hit.candidate.text.strip()][: query.limit]

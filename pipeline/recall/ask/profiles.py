@@ -28,7 +28,7 @@ class Parameters:
     memories: int = 5
     documents: int = 5
     entity_hops: int = 0
-    # on the scale of `pipeline.recall.rank.similarity`
+    # on the scale of `pipeline.recall.rank.similarity`; the judge of relevance decides, unless a question asks for more
     min_similarity: float = 0.0
     # see `pipeline.recall.narrowing`
     min_session_fit: float = 0.0
@@ -50,6 +50,11 @@ class Parameters:
     # ranked by the blend of `pipeline.recall.rank.rerank`
     is_blended: bool = False
 
+    @property
+    def reorders(self) -> bool:
+        """Whether messages are put into another order than by their relevance."""
+        return self.is_blended or self.daily_decay < 1 or self.mmr_lambda < 1
+
 
 PROFILES: dict[str, Parameters] = {
     "balanced": Parameters(neighbours=1),
@@ -69,7 +74,6 @@ PROFILES: dict[str, Parameters] = {
         messages=5,
         memories=0,
         documents=0,
-        min_similarity=0.7,
         daily_decay=0.95,
         mmr_lambda=0.7,
     ),

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 from pipeline.recall.ask.ask import Ask
 from pipeline.recall.ask.followup import FOLLOWUP_WINDOW
-from pipeline.recall.choose import known, recent, summaries, worth
+from pipeline.recall.choose import known, recent, summaries
 from pipeline.recall.choose.line import Frame, Line, Style
 from pipeline.recall.choose.posted_question import PostedQuestion
 from pipeline.recall.choose.talk import Talk, choose_messages
 from pipeline.recall.choose.wording import Wording
-from pipeline.recall.choose.worth import LIMIT
 from pipeline.recall.rank.ranked import Ranked
+from pipeline.recall.relevance import judge
 from pipeline.text.excerpt import Wanted
 from pipeline.text.tokens import Count
 from schemas.context import BlockKind, Dropped
@@ -50,12 +50,9 @@ def choose(
     style = Style(zone=prepared.zone, wording=wording, wanted=wanted, count=count)
 
     # with `fill` nothing is worth too little
-    limit = 0.0 if query.fill else LIMIT
-    # Nor is a message to a question in another language than the chat's: names and numbers, the only words that both
-    # have, would set the scale.
-    least = limit if prepared.question.language == language else 0.0
-    ranked = results.ranked
-    values = dict(zip((hit.candidate.id for hit in ranked), worth.message_worths(ranked), strict=True))
+    limit = 0.0 if query.fill else judge.LIMIT
+    ranked, evidence = results.ranked, None if query.fill else results.evidence
+    values = dict(zip((hit.candidate.id for hit in ranked), judge.worths(ranked, evidence), strict=True))
     reach, base = len(recent_talk), 1.0
     if parameters.history_yields and searched:
         best = {hit.candidate.id for hit in ranked[: recent.TOP_HITS]}
@@ -68,7 +65,7 @@ def choose(
         talk = Talk.of(results, parameters, style)
         shown = {message.id for message in latest[:reach]}
         offered += choose_messages(
-            ranked, values, talk, shown, parameters, least, results.scale, posted.is_found
+            ranked, values, talk, shown, parameters, limit, results.scale, posted.is_found
         )
     texts = {hit.candidate.id: hit.candidate.text for hit in results.ranked} | {
         message.id: message.content for message in recent_talk
@@ -85,7 +82,7 @@ def choose(
 
     wordings = [Wanted.of(text, language) for text in (prepared.question.content, *query.queries)]
     writer = known.Writer(asker=request.prelude.asker, now=now, style=style)
-    memories = known.valued(results.memories, query.query, wordings)
+    memories = known.valued(results.memories, query.query, wordings, results.judged_by)
     offered += known.choose(memories, parameters, limit, messages, writer)
     return Chosen(
         lines=[item for item in offered if isinstance(item, Line)],
@@ -93,7 +90,7 @@ def choose(
             "documents": Frame(heading=wording.documents),
             "memories": Frame(heading=wording.memories),
             "rollups": Frame(heading=wording.rollups),
-            "exchanges": Frame(heading=wording.anywhere if results.fell_back else wording.earlier),
+            "exchanges": Frame(heading=_heading(results, wording)),
             "related": Frame(heading=wording.related),
             "history": Frame(
                 heading=wording.history, cap=parameters.history_tokens, share=HISTORY_SHARE, contiguous=True
@@ -101,3 +98,10 @@ def choose(
         },
         dropped=[item for item in offered if isinstance(item, Dropped)],
     )
+
+
+def _heading(results: Ranked, wording: Wording) -> str:
+    """Return what earlier talk stands under: how surely it answers the question."""
+    if results.fell_back:
+        return wording.anywhere
+    return wording.loosely if results.evidence and results.evidence.level != "strong" else wording.earlier

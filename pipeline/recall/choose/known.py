@@ -8,10 +8,11 @@ from datetime import datetime
 from functools import cache
 
 from pipeline.recall.ask.profiles import Parameters
-from pipeline.recall.choose import worth
 from pipeline.recall.choose.line import Line, Style
 from pipeline.recall.choose.speech import display_name
 from pipeline.recall.find.memory_search import RetrievedMemory
+from pipeline.recall.relevance import judge
+from pipeline.recall.relevance.evidence import By
 from pipeline.text import duplicates, truncate
 from pipeline.text.duplicates import Bag
 from pipeline.text.excerpt import Wanted
@@ -42,19 +43,28 @@ ALWAYS_SHOWN_WORTH = 0.7
 
 
 def valued(
-    memories: Sequence[RetrievedMemory], question: str, wordings: Sequence[Wanted]
+    memories: Sequence[RetrievedMemory], question: str, wordings: Sequence[Wanted], by: By
 ) -> Iterator[tuple[RetrievedMemory, float]]:
-    """Yield memories, best first, each with what it is worth to the wording of the question that it fits best.
+    """Yield memories, best first, each with its probability to answer the wording of the question that it fits best.
 
-    `wordings` are the question's words without names, and those of its other queries.
+    `wordings` are the question's words without names, and those of its other queries. Memories are judged beside each
+    other, and passages beside each other.
     """
     about_asker = _FIRST_PERSON.search(question) is not None
+    probabilities: dict[str, float] = {}
+    for kind in (True, False):
+        alike = [memory for memory in memories if (memory.type == "document") is kind]
+        contents, cosines = [memory.content for memory in alike], [memory.cosine for memory in alike]
+        named = [memory.is_named or (about_asker and memory.of_asker) for memory in alike]
+        judged = [judge.texts(contents, cosines, wanted, by, named) for wanted in wordings]
+        probabilities |= {
+            memory.id: float(max(values)) for memory, *values in zip(alike, *judged, strict=True)
+        }
     for memory in memories:
         is_passage = memory.type == "document"
         of_person = (about_asker and memory.of_asker) or (not wordings[0].terms and memory.is_named)
         always = memory.scope == "session" or memory.type == "persona" or (of_person and not is_passage)
-        value = max(worth.text_worth(memory.content, memory.cosine, wanted) for wanted in wordings)
-        yield memory, max(value, ALWAYS_SHOWN_WORTH if always or memory.linked_to else 0.0)
+        yield memory, max(probabilities[memory.id], ALWAYS_SHOWN_WORTH if always or memory.linked_to else 0.0)
 
 
 def choose(

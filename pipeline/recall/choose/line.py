@@ -20,7 +20,7 @@ class Line(NamedTuple):
     kind: ItemKind
     id: str
     reason: str
-    # see `pipeline.recall.choose.worth`: lines take their tokens in this order, whatever their block
+    # see `pipeline.recall.relevance.judge`: lines take their tokens in this order, whatever their block
     worth: float
     # the position in the block, in order of time
     place: tuple[object, ...]

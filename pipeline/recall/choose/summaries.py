@@ -7,8 +7,8 @@ from pipeline.recall.ask.profiles import Parameters
 from pipeline.recall.choose.line import Line, Style
 from pipeline.recall.choose.speech import display_name
 from pipeline.recall.choose.wording import Wording
-from pipeline.recall.choose.worth import LIMIT
 from pipeline.recall.find.sessions import RetrievedSession, RetrievedWeek, sharing_topics
+from pipeline.recall.relevance.judge import LIMIT
 from pipeline.text import truncate
 from schemas.context import BlockKind, Dropped, DropReason
 

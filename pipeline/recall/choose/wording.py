@@ -15,11 +15,15 @@ class Wording:
     language: str
     # instructions to the model on how to read the rest
     guardrails: str
-    # the headings of the blocks; of earlier talk there are two: as usual, and where no session fits
+    # added to them where nothing answers the question
+    unanswered: str
+    # the headings of the blocks; of earlier talk there are three: as usual, where nothing surely answers the question,
+    # and where no session fits
     documents: str
     memories: str
     rollups: str
     earlier: str
+    loosely: str
     anywhere: str
     related: str
     history: str

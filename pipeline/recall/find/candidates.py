@@ -116,7 +116,11 @@ def _trust(language: str, terms: SearchTerms) -> float:
         return 1.0
     if not terms.lexemes and (terms.speakers or terms.named or terms.spans):
         return 0.0
-    model = terms.embedded[0].model
+    return trust(language, terms.embedded[0].model)
+
+
+def trust(language: str, model: str) -> float:
+    """Return the weight of what a model makes of a chat's language: less, the fewer of its parts it knows."""
     parts = parts_of(language)
     unknown = sum(knows(model, part) is False for part in parts)
     return 1 - (1 - UNKNOWN_LANGUAGE_TRUST) * unknown / len(parts)

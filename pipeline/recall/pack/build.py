@@ -54,7 +54,13 @@ def assemble(
     count = tokenizer.count
     degraded = [*prepared.degraded, *results.degraded]
     question_block(query, budget, tokenizer, wording)
-    guardrails = plain("guardrails", wording.guardrails, count)
+    evidence = results.evidence
+    unanswered = evidence is not None and evidence.level == "none"
+    guardrails = plain(
+        "guardrails",
+        f"{wording.guardrails} {wording.unanswered}" if unanswered else wording.guardrails,
+        count,
+    )
     question = _prompt(prepared, wording, (budget - guardrails.tokens, budget), count)
     fixed = [plain("question", question.text, count)]
     if not question.today:
@@ -89,6 +95,8 @@ def assemble(
         used_tokens=sum(block.tokens for block in ordered),
         budget=budget,
         counted_by=tokenizer.name,
+        evidence=evidence.level if evidence else None,
+        evidence_probability=evidence.probability if evidence else None,
         degraded=degraded,
         fell_back=results.fell_back,
         explain=explanation(query, prepared, results, ordered, dropped) if query.explain else None,

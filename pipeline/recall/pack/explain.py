@@ -88,10 +88,12 @@ def explanation(
         brief=list(prepared.brief),
         fell_back=results.fell_back,
         combined_by={
-            "message": "sum",
+            "message": "logistic" if results.evidence and not request.parameters.reorders else "sum",
             "session": "sum",
             "memory": "product",
         },
+        evidence=dict(results.evidence.parts) if results.evidence else {},
+        unsure=results.evidence.unsure if results.evidence else "",
         constants=asdict(request.weights) | CONSTANTS,
         sessions=sessions,
         messages=messages,

@@ -9,6 +9,7 @@ from pipeline.recall.find.candidates import CandidateSet
 from pipeline.recall.find.memory_search import RetrievedMemory
 from pipeline.recall.find.sessions import RetrievedSession, RetrievedWeek
 from pipeline.recall.rank.similarity import Scale
+from pipeline.recall.relevance.evidence import By, Evidence
 from schemas.sessions import Message
 
 
@@ -57,6 +58,10 @@ class Ranked:
     hidden_memories: int = 0
     # messages that rank lower only because they are too similar to better ones
     passed_over: frozenset[int] = frozenset()
+    # whether the chat knows; None: not judged
+    evidence: Evidence | None = None
+    # what memories and passages are judged by
+    judged_by: By = "words"
     # what could not be done
     degraded: Sequence[str] = ()
 

@@ -1,0 +1,208 @@
+"""Fit the judge of relevance: logistic regressions over what it looks at, each chat left out in turn to choose limits.
+
+Every question counts the same within its source, and every source (the chats written for this, real talk of each kind)
+as much as the others. What is judged by words alone is fitted where the space has no meaning, as of hashed words.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize
+
+from pipeline.recall.find.candidate import Statistics
+from pipeline.recall.rank.ranked import Scored
+from pipeline.recall.relevance import signals
+from pipeline.recall.relevance.evidence import By
+from pipeline.recall.relevance.judge import LIMIT
+from pipeline.recall.relevance.logistic import Array, Logistic
+from pipeline.text.excerpt import Wanted
+
+Kind = Literal["answerable", "removed", "absent"]
+"""Questions that the chat answers, those without their evidence, and those that nobody there ever answered."""
+OF_WORDS = ("coverage", "words", "session_words", "answers", "literal")
+OF_MEANING = ("rise", "far", "meaning", "session")
+BESIDE = ("named", "tells", "length", "date", "number", "when")
+MESSAGE: Mapping[By, Sequence[str]] = {
+    "both": ("share", "score", "rank", "coverage_rise", *OF_WORDS, *OF_MEANING, *BESIDE),
+    "words": ("share", "score", "rank", *OF_WORDS, *BESIDE),
+    "meaning": (*OF_MEANING, *BESIDE),
+}
+"""What messages are judged by."""
+WORDS_OF_QUESTION = ("coverage", "coverage_together", "coverage_mean", "session_words", "unknown", "count")
+MEANING_OF_QUESTION = ("cosine", "cosine_rise", "cosine_mean", "cosine_lead")
+QUESTION: Mapping[By, Sequence[str]] = {
+    "both": (*WORDS_OF_QUESTION, *MEANING_OF_QUESTION, "coverage_rise", "score", "score_lead", "best"),
+    "words": (*WORDS_OF_QUESTION, "score", "score_lead", "best"),
+    "meaning": (*MEANING_OF_QUESTION, "best"),
+}
+TEXT: Mapping[By, Sequence[str]] = {
+    "both": ("coverage", "coverage_far", "coverage_cosine", "cosine", "rise", "far", "count", "named"),
+    "words": ("coverage", "coverage_far", "count", "named"),
+    "meaning": ("cosine", "rise", "far", "named"),
+}
+MESSAGES_JUDGED = 60
+"""Best messages of a question that are learned from: those far behind are no evidence by their rank."""
+REMOVED_WEIGHT = 0.3
+"""Of a question without its evidence: often something else in the chat answers it as well."""
+NONE_OF_ANSWERABLE, STRONG_OF_ABSENT = 0.03, 0.05
+"""Shares of mistakes at which evidence is called none, or strong."""
+SHOWN_OF_REWORDED = 0.8
+"""Share of the memories and passages that are shown to whoever asks for them in other words."""
+L2 = 1e-3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """A question with what ranking found for it, as the judge gets it."""
+
+    source: str
+    chat: str
+    kind: Kind
+    question: str
+    # best first, without asides
+    ranked: Sequence[Scored]
+    statistics: Statistics
+    # external ids
+    evidence: frozenset[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """A question to memories, or to passages, with those that were found."""
+
+    chat: str
+    how: Literal["literal", "reworded", "shared", "search"]
+    wanted: Wanted
+    texts: Sequence[str]
+    cosines: Sequence[float | None]
+    named: Sequence[bool]
+    # whether each of the texts answers it
+    right: Sequence[bool]
+
+
+class Rows(NamedTuple):
+    """What a logistic regression learns from: signals, whether it is so, what each row counts, and its chat."""
+
+    values: Array
+    labels: Array
+    counts: Array
+    chats: Sequence[str]
+
+
+def logistic(names: Sequence[str], rows: Rows, l2: float = L2) -> Logistic:
+    """Return the weights of the least mean loss, with `l2` times the squares of those of signals in their spread."""
+    mean, spread = rows.values.mean(axis=0), rows.values.std(axis=0) + 1e-9
+    scaled = np.column_stack([(rows.values - mean) / spread, np.ones(len(rows.labels))])
+    counts = rows.counts / rows.counts.sum()
+
+    def cost(at: Array) -> tuple[float, Array]:
+        odds = scaled @ at
+        loss = counts @ (np.logaddexp(0.0, odds) - rows.labels * odds) + l2 * (at[:-1] @ at[:-1])
+        slope = scaled.T @ (counts * (1 / (1 + np.exp(-odds)) - rows.labels))
+        slope[:-1] += 2 * l2 * at[:-1]
+        return float(loss), slope
+
+    best = minimize(cost, np.zeros(scaled.shape[1]), jac=True, method="L-BFGS-B").x
+    weights = best[:-1] / spread
+    named = dict(zip(names, np.round(weights, 4).tolist(), strict=True))
+    return Logistic(constant=round(float(best[-1] - weights @ mean), 4), weights=named)
+
+
+def left_out(names: Sequence[str], rows: Rows) -> Array:
+    """Return the logarithm of the odds of each row, by what is learned from all chats but its own."""
+    chats, odds = np.array(rows.chats), np.zeros(len(rows.labels))
+    for chat in sorted(set(rows.chats)):
+        inside = chats == chat
+        rest = Rows(rows.values[~inside], rows.labels[~inside], rows.counts[~inside], ())
+        found = logistic(names, rest)
+        odds[inside] = (
+            rows.values[inside] @ np.array([found.weights[name] for name in names]) + found.constant
+        )
+    return odds
+
+
+def _equally(keys: Sequence[str], within: Array) -> Array:
+    """Return what rows count: all of one key as much as all of another."""
+    totals: Counter[str] = Counter()
+    for key, count in zip(keys, within.tolist(), strict=True):
+        totals[key] += count
+    return np.array([count / totals[key] for key, count in zip(keys, within.tolist(), strict=True)])
+
+
+def _columns(found: Mapping[str, Array], names: Sequence[str]) -> Array:
+    return np.column_stack([found[name] for name in names])
+
+
+def message_rows(asked: Iterable[Asked], names: Sequence[str]) -> Rows:
+    """Return a row for each of the best messages of the questions that have an answer."""
+    values, labels, counts, chats, sources = [], [], [], [], []
+    for each in asked:
+        if each.kind != "answerable" or not each.ranked:
+            continue
+        found = _columns(signals.of_messages(each.ranked, each.statistics), names)[:MESSAGES_JUDGED]
+        values.append(found)
+        labels += [hit.candidate.external_id in each.evidence for hit in each.ranked[:MESSAGES_JUDGED]]
+        counts += [1 / len(found)] * len(found)
+        chats += [each.chat] * len(found)
+        sources += [each.source] * len(found)
+    return Rows(
+        np.concatenate(values), np.array(labels, np.float64), _equally(sources, np.array(counts)), chats
+    )
+
+
+def question_rows(asked: Sequence[Asked], names: Sequence[str], judge: Logistic) -> Rows:
+    """Return a row for each question, its messages in the order of a judge of messages."""
+    values, counts = [], []
+    for each in asked:
+        probabilities = judge.probabilities(signals.of_messages(each.ranked, each.statistics))
+        order = np.argsort(-probabilities, kind="stable")
+        best_first = [each.ranked[i] for i in order]
+        found = signals.of_question(best_first, each.statistics, probabilities[order].tolist())
+        values.append([found[name][0] for name in names])
+        counts.append(REMOVED_WEIGHT if each.kind == "removed" else 1.0)
+    labels = np.array([each.kind == "answerable" for each in asked], np.float64)
+    # that the chat knows is as likely as that it does not, of whatever source
+    keys = [f"{each.source} {label}" for each, label in zip(asked, labels, strict=True)]
+    return Rows(np.array(values), labels, _equally(keys, np.array(counts)), [each.chat for each in asked])
+
+
+def text_rows(told: Iterable[Told], names: Sequence[str]) -> Rows:
+    """Return a row for each memory or passage that was found for a question."""
+    values, labels, counts, chats = [], [], [], []
+    for each in told:
+        values.append(_columns(signals.of_texts(each.texts, each.cosines, each.wanted, each.named), names))
+        labels += each.right
+        counts += [1 / len(each.texts)] * len(each.texts)
+        chats += [each.chat] * len(each.texts)
+    return Rows(np.concatenate(values), np.array(labels, np.float64), np.array(counts), chats)
+
+
+def fitted(asked: Sequence[Asked], told: Sequence[Told], by: By) -> dict[str, dict[str, float]]:
+    """Fit all three judges; each has its weights, and that of questions the probabilities of its levels."""
+    messages = logistic(MESSAGE[by], message_rows(asked, MESSAGE[by]))
+    rows = question_rows(asked, QUESTION[by], messages)
+    question, odds = logistic(QUESTION[by], rows), left_out(QUESTION[by], rows)
+    kinds = np.array([each.kind for each in asked])
+    weak = float(np.quantile(odds[kinds == "answerable"], NONE_OF_ANSWERABLE))
+    strong = max(weak, float(np.quantile(odds[kinds == "absent"], 1 - STRONG_OF_ABSENT)))
+    rows = text_rows(told, TEXT[by])
+    text, odds = logistic(TEXT[by], rows), left_out(TEXT[by], rows)
+    hows = np.concatenate([[each.how] * len(each.texts) for each in told])
+    reworded = odds[(hows == "reworded") & (rows.labels == 1)]
+    shift = float(np.log(LIMIT / (1 - LIMIT)) - np.quantile(reworded, 1 - SHOWN_OF_REWORDED))
+
+    def probability(odds: float) -> float:
+        return round(float(1 / (1 + np.exp(-odds))), 3)
+
+    return {
+        "message": _table(messages),
+        "question": {"none_below": probability(weak), "strong_from": probability(strong)} | _table(question),
+        "text": _table(Logistic(constant=round(text.constant + shift, 4), weights=text.weights)),
+    }
+
+
+def _table(judge: Logistic) -> dict[str, float]:
+    return {"constant": judge.constant, **judge.weights}
