@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from schemas.base import Frozen, at_most
+from schemas.evidence import EvidenceLevel
 from schemas.memory.memories import MemoryType
 from schemas.messages import NOT_BLANK, Content
 from schemas.vectors import VectorSearch
@@ -26,8 +27,6 @@ ItemKind = Literal["message", "session", "rollup", "memory", "document"]
 Source = Literal["recent", "message", "session", "memory", "document"]
 """What tokens of a context come from, except those of the question and the guardrails."""
 MAX_USED = 1000
-EvidenceLevel = Literal["strong", "weak", "none"]
-"""Whether what a chat said answers a question: probably, perhaps, or not."""
 
 
 class ContextItem(Frozen):

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from schemas.base import Closed, Frozen, at_most
 from schemas.context import Hit
+from schemas.evidence import EvidenceLevel
 from schemas.messages import Id, IdOrEmpty, Queries, QueryText, Role, Time
 from schemas.vectors import VectorSearch
 
@@ -116,6 +117,10 @@ class SearchResult(Frozen):
     """`exact`: older messages were not searched; repeat the search with `until` set to this to go on."""
     vector_search: VectorSearch | None = None
     """`hybrid`, `similar` and `contextual`: how vectors were compared; `hnsw` only in large chats without filters."""
+    evidence: EvidenceLevel | None = None
+    """`hybrid`: whether what was found answers the query, as in a context; null: it was not judged."""
+    evidence_probability: float | None = None
+    """The probability that it does."""
     degraded: list[str] = Field(default_factory=list)
     """What could not be done, as in a context."""
 

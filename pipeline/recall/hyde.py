@@ -12,9 +12,7 @@ from pipeline.clients.protocols import Prompt
 from pipeline.llm.gateway import Call, Gateway
 from pipeline.recall.ask.ask import Ask
 from pipeline.recall.ask.request import QueryTerms, Stopwatch
-from pipeline.recall.message_ranking import rank_messages, terms_by_session
-from pipeline.recall.rank.ranked import Ranking
-from pipeline.recall.rank.similarity import share_of_words
+from pipeline.recall.message_ranking import judged, rank_messages
 from pipeline.store.connections.database import Database
 from pipeline.store.search import keyword_search
 from pipeline.text import fencing, truncate
@@ -27,10 +25,6 @@ TIMEOUT_SECONDS = 5.0
 # The answer is a sentence or two; a longer one is cut.
 MAX_TOKENS = 120
 MAX_CHARS = 600
-# Little is found if no session holds this share of the question's words, and the best cosine is less than this above
-# the mean. Chosen on the sample chats: few of the questions that are answered well fall below both.
-MIN_WORDS = 0.7
-MIN_RISE = 0.4
 
 _SYSTEM = """\
 You help to search a chat. Between the tags is a question about what was said there. Write the message that would \
@@ -61,8 +55,10 @@ def with_answer(
     if off is not None:
         return _degraded(query, f"{off} is off")
     with database.tenant(tenant_id) as connection, stopwatch.timed("hyde_search"):
-        if not finds_little(rank_messages(connection, query)):
-            return query
+        ranking = rank_messages(connection, query)
+    _, evidence = judged(query, ranking.hits, ranking.retrieved)
+    if evidence is None or evidence.level == "strong":
+        return query
     chat = query.request.chat
     call = Call(tenant_id=tenant_id, chat_id=chat.chat_id, purpose="hyde")
     instructions = prompt(query.request.text, chat.language)
@@ -98,16 +94,6 @@ def make_gateway(settings: Settings, database: Database) -> Gateway | None:
     return Gateway.of(
         settings, database, make_chat_model(settings, settings.hyde_model, setting="HYDE_MODEL")
     )
-
-
-def finds_little(ranking: Ranking) -> bool:
-    """Tell whether the hits match the question too little by words and by meaning to answer it."""
-    statistics = ranking.retrieved.statistics
-    words = statistics.document_frequency
-    shares = (share_of_words(terms, words, statistics) for terms in terms_by_session(ranking.hits).values())
-    cosines = [hit.candidate.cosine for hit in ranking.hits if hit.candidate.cosine is not None]
-    rise = max(cosines) - statistics.mean_cosine if cosines else 0.0
-    return max(shares, default=0.0) < MIN_WORDS and rise < MIN_RISE
 
 
 def prompt(question: str, language: str) -> Prompt:

@@ -12,13 +12,18 @@ from pipeline.recall.ask.query_embedder import QueryEmbedder
 from pipeline.recall.ask.request import Stopwatch
 from pipeline.recall.find.memory_search import worth
 from pipeline.recall.pack.hits import rounded
-from pipeline.recall.rank.similarity import Scale
+from pipeline.recall.relevance import judge
+from pipeline.recall.relevance.evidence import By
+from pipeline.recall.relevance.judge import LIMIT
 from pipeline.store.connections.database import Database
 from pipeline.store.memories import memory_search
 from pipeline.store.memories.memory_conditions import MemoryConditions
 from pipeline.store.people import identities
 from pipeline.store.vectors import vectors
+from pipeline.text.excerpt import Wanted
+from pipeline.text.languages import FALLBACK
 from schemas.memory.memories import MemoryHit, MemoryQuery, MemoryResult
+from schemas.vectors import EmbeddingSpace
 
 
 def search_memories(
@@ -49,7 +54,14 @@ def search_memories(
         rows = memory_search.search(
             connection, conditions, seen, content=query.query, space=space, query=vector, as_of=query.as_of
         )
-    scored = _scored(rows)
+    relevance, by = _relevance(query.query, rows, space)
+    scored = [
+        (row, value * math.prod(factors.values()), {"relevance": value, **factors})
+        for row, value in zip(rows, relevance, strict=True)
+        if value >= LIMIT or query.fill
+        for factors in [worth(row, row.at)]
+    ]
+    scored.sort(key=lambda entry: (-entry[1], entry[0].id))
     arms = _arms(rows)
     hits = [
         MemoryHit(
@@ -61,27 +73,16 @@ def search_memories(
         )
         for number, (row, score, parts) in enumerate(scored[: query.limit], start=1)
     ]
-    return MemoryResult(hits=hits, degraded=by_meaning.degraded)
+    best = max(relevance, default=0.0)
+    return MemoryResult(hits=hits, evidence=judge.level_of_text(best, by), degraded=by_meaning.degraded)
 
 
-def _scored(rows: Sequence[Row[Any]]) -> list[tuple[Row[Any], float, dict[str, float]]]:
-    """Return each row relevant to the query, with its score and the score's parts, best first.
-
-    `meaning` is 0.5 for the average memory and 1 for the best, as `pipeline.recall.rank.similarity` calibrates it.
-    """
-    scale = Scale.of((row.cosine for row in rows), next((row.mean or 0.0 for row in rows), 0.0))
-    compared = any(row.cosine is not None for row in rows)
-    scored = []
-    for row in rows:
-        parts = {"words": row.words or 0.0}
-        if compared:
-            similar = scale.similarity(row.cosine)
-            parts["meaning"] = max(0.0, row.cosine or 0.0) if similar is None else similar
-        relevance = sum(parts.values()) / len(parts)
-        factors = worth(row, row.at)
-        if relevance > 0:
-            scored.append((row, relevance * math.prod(factors.values()), parts | factors))
-    return sorted(scored, key=lambda entry: (-entry[1], entry[0].id))
+def _relevance(query: str, rows: Sequence[Row[Any]], space: EmbeddingSpace | None) -> tuple[list[float], By]:
+    """Judge each row beside the others, its words as the search read them, and say by what it was judged."""
+    by: By = "both" if space is not None and space.questions is not None else "words"
+    wanted = Wanted.of(query, FALLBACK)
+    texts, cosines = [row.content for row in rows], [row.cosine for row in rows]
+    return judge.texts(texts, cosines, wanted, by).tolist(), by
 
 
 def _arms(rows: Sequence[Row[Any]]) -> dict[str, dict[str, int]]:

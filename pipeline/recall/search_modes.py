@@ -81,14 +81,20 @@ def search(
                 return answer.model_copy(update={"sessions": sessions, "related": related})
             answer = answer.model_copy(update={"fell_back": True})
         ranking = rank_messages(connection, prepared)
-        hits = _hybrid(connection, prepared, query, ranking)
-        return answer.model_copy(update={"hits": hits, "vector_search": ranking.retrieved.vector_search})
+        hits, evidence = judged(prepared, ranking.hits, ranking.retrieved)
+        return answer.model_copy(
+            update={
+                "hits": _hybrid(connection, prepared, query, ranking._replace(hits=list(hits))),
+                "vector_search": ranking.retrieved.vector_search,
+                "evidence": evidence.level if evidence else None,
+                "evidence_probability": evidence.probability if evidence else None,
+            }
+        )
 
 
 def _hybrid(connection: Connection, prepared: Ask, query: SearchQuery, ranking: Ranking) -> list[MessageHit]:
     """Search by words and meaning, ranked as a context ranks: every neighbour counts, also one that is filtered out."""
-    judged_hits, _ = judged(prepared, ranking.hits, ranking.retrieved)
-    hits = allowed(connection, prepared, judged_hits)
+    hits = allowed(connection, prepared, ranking.hits)
     if query.min_similarity is not None and prepared.terms.embedded:
         hits = [hit for hit in hits if (hit.candidate.best_cosine or 0.0) >= query.min_similarity]
     best = [hit for hit in hits if hit.candidate.text.strip()][: query.limit]

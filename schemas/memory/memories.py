@@ -8,6 +8,7 @@ from uuid import UUID
 from pydantic import ConfigDict, Field, model_validator
 
 from schemas.base import Closed, Frozen, at_most, depending_on
+from schemas.evidence import EvidenceLevel
 from schemas.messages import (
     MAX_ID_CHARS,
     NOT_BLANK,
@@ -189,6 +190,8 @@ class MemoryQuery(Closed):
     as_of: Time | None = None
     """What was believed at this time. Null: what is believed now."""
     limit: Annotated[int, Field(ge=1, le=MAX_FOUND)] = 10
+    fill: bool = False
+    """Also return what hardly answers the query."""
 
 
 class MemoryHit(Frozen):
@@ -196,7 +199,7 @@ class MemoryHit(Frozen):
 
     rank: int
     score: float
-    """The mean of the components `words` and `meaning`, or what there is of the two, times all others."""
+    """The product of the components: the probability that it answers the query, `relevance`, times all others."""
     components: dict[str, float]
     """Parts of the score by name."""
     arms: dict[str, int]
@@ -209,5 +212,7 @@ class MemoryResult(Frozen):
 
     hits: list[MemoryHit]
     """Best first."""
+    evidence: EvidenceLevel = "none"
+    """Whether the best of them answers the query: probably, perhaps, or not."""
     degraded: list[str] = Field(default_factory=list)
     """What could not be done, as in a context."""

@@ -104,3 +104,23 @@ def chats(
     asking = Asking(profile=profile, parameters=read_parameters(changed or ()))
     chosen = list(samples.chosen(part, only, foreign=foreign))
     finish(lambda say: evaluated(connection.configured(), chosen, asking, say), as_json=as_json)
+
+
+@app.command(
+    epilog="**Examples:** backscroll dev eval relevance --part held · backscroll dev eval relevance --part fit --json"
+)
+def relevance(
+    part: Annotated[
+        Literal["held", "fit"], typer.Option(help="`held`: only judged on; `fit`: looked at, and fitted on.")
+    ] = "held",
+    as_json: JsonOption = False,
+) -> None:
+    """Ask chats what they know and what nobody there ever said, and see what is shown.
+
+    Counts the tokens of what is found, the answer's pieces in it and how sure of it Backscroll is, by kind of question;
+    the memories and passages shown to whoever asks for them literally, in other words, or for something near; and the
+    precision and recall of the search of memories. No data of yours is touched.
+    """
+    from ops.dev.eval.relevance import evaluated
+
+    finish(lambda say: evaluated(connection.configured(), part, say), as_json=as_json)

@@ -22,35 +22,37 @@ from pipeline.text.excerpt import Wanted
 
 Kind = Literal["answerable", "removed", "absent"]
 """Questions that the chat answers, those without their evidence, and those that nobody there ever answered."""
-OF_WORDS = ("coverage", "words", "session_words", "answers", "literal")
-OF_MEANING = ("rise", "far", "meaning", "session")
-BESIDE = ("named", "tells", "length", "date", "number", "when")
+OF_WORDS = ("coverage", "words", "answers", "literal")
+OF_MEANING = ("rise", "far", "meaning")
+BESIDE = ("named", "tells", "length")
 MESSAGE: Mapping[By, Sequence[str]] = {
-    "both": ("share", "score", "rank", "coverage_rise", *OF_WORDS, *OF_MEANING, *BESIDE),
-    "words": ("share", "score", "rank", *OF_WORDS, *BESIDE),
-    "meaning": (*OF_MEANING, *BESIDE),
+    "both": ("share", "rank", *OF_WORDS, *OF_MEANING, *BESIDE),
+    "words": ("share", "rank", *OF_WORDS, *BESIDE),
+    "meaning": ("share", "rank", *OF_MEANING, *BESIDE),
 }
 """What messages are judged by."""
-WORDS_OF_QUESTION = ("coverage", "coverage_together", "coverage_mean", "session_words", "unknown", "count")
-MEANING_OF_QUESTION = ("cosine", "cosine_rise", "cosine_mean", "cosine_lead")
+WORDS_OF_QUESTION = ("coverage", "coverage_together", "session_words", "unknown")
+MEANING_OF_QUESTION = ("cosine", "cosine_rise")
 QUESTION: Mapping[By, Sequence[str]] = {
-    "both": (*WORDS_OF_QUESTION, *MEANING_OF_QUESTION, "coverage_rise", "score", "score_lead", "best"),
-    "words": (*WORDS_OF_QUESTION, "score", "score_lead", "best"),
+    "both": (*WORDS_OF_QUESTION, *MEANING_OF_QUESTION, "score_lead", "best"),
+    "words": (*WORDS_OF_QUESTION, "score_lead", "best"),
     "meaning": (*MEANING_OF_QUESTION, "best"),
 }
 TEXT: Mapping[By, Sequence[str]] = {
-    "both": ("coverage", "coverage_far", "coverage_cosine", "cosine", "rise", "far", "count", "named"),
-    "words": ("coverage", "coverage_far", "count", "named"),
+    "both": ("coverage", "coverage_far", "coverage_cosine", "cosine", "rise", "far", "named"),
+    "words": ("coverage", "coverage_far", "named"),
     "meaning": ("cosine", "rise", "far", "named"),
 }
+FALLING = ("rank", "far", "coverage_far", "unknown")
+"""What speaks against an answer, the more of it there is; all else speaks for one, or does not count."""
 MESSAGES_JUDGED = 60
 """Best messages of a question that are learned from: those far behind are no evidence by their rank."""
 REMOVED_WEIGHT = 0.3
 """Of a question without its evidence: often something else in the chat answers it as well."""
 NONE_OF_ANSWERABLE, STRONG_OF_ABSENT = 0.03, 0.05
 """Shares of mistakes at which evidence is called none, or strong."""
-SHOWN_OF_REWORDED = 0.8
-"""Share of the memories and passages that are shown to whoever asks for them in other words."""
+SHOWN_OF_LITERAL, SHOWN_OF_REWORDED = 0.97, 0.8
+"""Shares of the memories and passages that are shown to whoever asks for them in their words, and in others."""
 L2 = 1e-3
 
 
@@ -93,7 +95,11 @@ class Rows(NamedTuple):
 
 
 def logistic(names: Sequence[str], rows: Rows, l2: float = L2) -> Logistic:
-    """Return the weights of the least mean loss, with `l2` times the squares of those of signals in their spread."""
+    """Return the weights of the least mean loss, with `l2` times the squares of those of signals in their spread.
+
+    None is above 0 of what is `FALLING`, none below of anything else: signals that resemble each other would be played
+    off against each other otherwise, and such weights mean nothing on other chats.
+    """
     mean, spread = rows.values.mean(axis=0), rows.values.std(axis=0) + 1e-9
     scaled = np.column_stack([(rows.values - mean) / spread, np.ones(len(rows.labels))])
     counts = rows.counts / rows.counts.sum()
@@ -105,7 +111,9 @@ def logistic(names: Sequence[str], rows: Rows, l2: float = L2) -> Logistic:
         slope[:-1] += 2 * l2 * at[:-1]
         return float(loss), slope
 
-    best = minimize(cost, np.zeros(scaled.shape[1]), jac=True, method="L-BFGS-B").x
+    bounds = [(None, 0.0) if name in FALLING else (0.0, None) for name in names]
+    start, free = np.zeros(scaled.shape[1]), [(None, None)]
+    best = minimize(cost, start, jac=True, method="L-BFGS-B", bounds=bounds + free).x
     weights = best[:-1] / spread
     named = dict(zip(names, np.round(weights, 4).tolist(), strict=True))
     return Logistic(constant=round(float(best[-1] - weights @ mean), 4), weights=named)
@@ -171,7 +179,10 @@ def question_rows(asked: Sequence[Asked], names: Sequence[str], judge: Logistic)
 
 def text_rows(told: Iterable[Told], names: Sequence[str]) -> Rows:
     """Return a row for each memory or passage that was found for a question."""
-    values, labels, counts, chats = [], [], [], []
+    values: list[Array] = []
+    labels: list[bool] = []
+    counts: list[float] = []
+    chats: list[str] = []
     for each in told:
         values.append(_columns(signals.of_texts(each.texts, each.cosines, each.wanted, each.named), names))
         labels += each.right
@@ -191,8 +202,16 @@ def fitted(asked: Sequence[Asked], told: Sequence[Told], by: By) -> dict[str, di
     rows = text_rows(told, TEXT[by])
     text, odds = logistic(TEXT[by], rows), left_out(TEXT[by], rows)
     hows = np.concatenate([[each.how] * len(each.texts) for each in told])
-    reworded = odds[(hows == "reworded") & (rows.labels == 1)]
-    shift = float(np.log(LIMIT / (1 - LIMIT)) - np.quantile(reworded, 1 - SHOWN_OF_REWORDED))
+    # by words alone nothing is found in others
+    how, share = ("literal", SHOWN_OF_LITERAL) if by == "words" else ("reworded", SHOWN_OF_REWORDED)
+    shift = float(
+        np.log(LIMIT / (1 - LIMIT)) - np.quantile(odds[(hows == how) & (rows.labels == 1)], 1 - share)
+    )
+
+    # the best that is found where nothing answers
+    asked_vainly = np.concatenate([[index] * len(each.texts) for index, each in enumerate(told)])
+    vain = [odds[asked_vainly == index].max() for index, each in enumerate(told) if not any(each.right)]
+    sure = float(np.quantile(vain, 1 - STRONG_OF_ABSENT)) + shift
 
     def probability(odds: float) -> float:
         return round(float(1 / (1 + np.exp(-odds))), 3)
@@ -200,7 +219,8 @@ def fitted(asked: Sequence[Asked], told: Sequence[Told], by: By) -> dict[str, di
     return {
         "message": _table(messages),
         "question": {"none_below": probability(weak), "strong_from": probability(strong)} | _table(question),
-        "text": _table(Logistic(constant=round(text.constant + shift, 4), weights=text.weights)),
+        "text": {"strong_from": probability(sure)}
+        | _table(Logistic(constant=round(text.constant + shift, 4), weights=text.weights)),
     }
 
 

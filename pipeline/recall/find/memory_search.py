@@ -180,9 +180,6 @@ def _scored(
     return sorted(scored, key=lambda memory: -memory.score)
 
 
-MAX_ACCESSES = 20
-"""Times that a memory was shown which raise its score; more raise it no further."""
-
 QA_HALF_LIFE_DAYS = 30
 """Days after which a question with its answer that is not shown again counts half."""
 
@@ -190,10 +187,9 @@ QA_HALF_LIFE_DAYS = 30
 def worth(memory: Any, now: datetime) -> dict[str, float]:
     """Return the factors by name that turn a memory's similarity into its score, without those that do not apply.
 
-    `similarity · (1 + 0.05·importance) · recency · access · confidence · unused · over`, where
+    `similarity · (1 + 0.05·importance) · recency · confidence · unused · over`, where
 
     - `recency` is 1.1 for what was shown or, if never, written now, and falls to 1 in 30 days;
-    - `access` is `1 + 0.2 · min(times shown, MAX_ACCESSES) / MAX_ACCESSES`;
     - `confidence` is `0.5 + 0.5 · confidence`;
     - `unused`, of a question with its answer, is `0.5 ** (days / QA_HALF_LIFE_DAYS)` since it was shown or written;
     - `over` is 0.5 for a statement that no longer holds.
@@ -202,7 +198,6 @@ def worth(memory: Any, now: datetime) -> dict[str, float]:
     factors = {
         "importance": 1 + 0.05 * memory.importance,
         "recency": 1 + 0.1 * max(0.0, 1 - age_days / 30),
-        "access": 1 + 0.2 * min(memory.access_count, MAX_ACCESSES) / MAX_ACCESSES,
         "confidence": 0.5 + 0.5 * memory.confidence,
     }
     if memory.type == "qa_turn":

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from schemas.context import EvidenceLevel
+from schemas.evidence import EvidenceLevel
 
 By = Literal["both", "words", "meaning"]
 """What a question is judged by: its words and its meaning, unless there is only one of these."""

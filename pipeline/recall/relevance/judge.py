@@ -10,7 +10,7 @@ from pipeline.recall.relevance import signals
 from pipeline.recall.relevance.evidence import By, Evidence
 from pipeline.recall.relevance.logistic import Array, fitted
 from pipeline.text.excerpt import Wanted
-from schemas.context import EvidenceLevel
+from schemas.evidence import EvidenceLevel
 
 LIMIT = 0.45
 """Minimum worth to be shown; see `worths`."""
@@ -88,3 +88,10 @@ def texts(
     """Return the probability of each memory, or of each passage, to say what is asked; see `signals.of_texts`."""
     found = signals.of_texts(contents, cosines, wanted, named or [False] * len(contents))
     return fitted("text", by).probabilities(found)
+
+
+def level_of_text(best: float, by: By) -> EvidenceLevel:
+    """Return whether the best memory, or passage, that was found for a question answers it."""
+    if best < LIMIT:
+        return "none"
+    return "strong" if best >= fitted("text", by).strong_from else "weak"
