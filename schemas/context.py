@@ -136,10 +136,10 @@ class Explanation(Frozen):
     """Words of recent messages that were added to the question."""
     fell_back: bool = False
     """Whether the whole scope was searched, because narrowing found nothing good enough."""
-    combined_by: dict[Literal["message", "session", "memory"], Literal["sum", "product", "logistic"]] = Field(
+    combined_by: dict[Literal["message", "session", "memory"], Literal["sum", "product"]] = Field(
         default_factory=dict
     )
-    """How the components of a hit of each kind make its score; `logistic`: 1 / (1 + exp(-sum))."""
+    """How the components of a hit of each kind make its score."""
     evidence: dict[str, float] = Field(default_factory=dict)
     """What decided on the evidence, by signal: the parts of the logarithm of the odds."""
     unsure: str = ""

@@ -14,7 +14,7 @@ from pipeline.recall.find.candidate import Candidate
 from pipeline.recall.find.candidates import retrieve
 from pipeline.recall.find.memory_search import find_linked, find_memories, memory_scope
 from pipeline.recall.find.sessions import RetrievedSession, find_weeks, load_overview, load_sessions
-from pipeline.recall.message_ranking import judged, judged_by, ranking_of, terms_by_session
+from pipeline.recall.message_ranking import evidence_of, judged_by, ranking_of, terms_by_session
 from pipeline.recall.narrowing import narrow
 from pipeline.recall.rank import rank, rerank
 from pipeline.recall.rank.ranked import Ranked, Scored
@@ -51,8 +51,8 @@ def gather_ranked(
 
 def _judged(query: Ask, results: Ranked, stopwatch: Stopwatch) -> Ranked:
     with stopwatch.timed("rank"):
-        ranked, evidence = judged(query, results.ranked, results.retrieved)
-    return replace(results, ranked=ranked, evidence=evidence, judged_by=judged_by(query))
+        evidence = evidence_of(query, results.ranked, results.retrieved)
+    return replace(results, evidence=evidence, judged_by=judged_by(query))
 
 
 def _search(connection: Connection, query: Ask, stopwatch: Stopwatch) -> Ranked:
@@ -119,8 +119,6 @@ def _reordered(connection: Connection, query: Ask, results: Ranked, stopwatch: S
             sessions = [session for session in sessions if session.ended_at < as_of]
     passed_over: frozenset[int] = frozenset()
     with stopwatch.timed("rerank"):
-        if parameters.reorders:
-            ranked = rerank.as_parts(ranked)
         if parameters.is_blended and results.retrieved is not None:
             words = results.retrieved.statistics.document_frequency.keys()
             sessions = _blended(sessions, ranked, words, now)

@@ -12,7 +12,7 @@ from pipeline.clients.protocols import Prompt
 from pipeline.llm.gateway import Call, Gateway
 from pipeline.recall.ask.ask import Ask
 from pipeline.recall.ask.request import QueryTerms, Stopwatch
-from pipeline.recall.message_ranking import judged, rank_messages
+from pipeline.recall.message_ranking import evidence_of, rank_messages
 from pipeline.store.connections.database import Database
 from pipeline.store.search import keyword_search
 from pipeline.text import fencing, truncate
@@ -56,7 +56,7 @@ def with_answer(
         return _degraded(query, f"{off} is off")
     with database.tenant(tenant_id) as connection, stopwatch.timed("hyde_search"):
         ranking = rank_messages(connection, query)
-    _, evidence = judged(query, ranking.hits, ranking.retrieved)
+    evidence = evidence_of(query, ranking.hits, ranking.retrieved)
     if evidence is None or evidence.level == "strong":
         return query
     chat = query.request.chat

@@ -25,26 +25,23 @@ def ranking_of(query: Ask, retrieved: CandidateSet) -> Ranking:
     return Ranking(hits, retrieved)
 
 
-def judged(
-    query: Ask, hits: Sequence[Scored], retrieved: CandidateSet | None
-) -> tuple[Sequence[Scored], Evidence | None]:
-    """Order ranked messages by the judge of relevance, and say whether they answer the question.
+def evidence_of(query: Ask, ranked: Sequence[Scored], retrieved: CandidateSet | None) -> Evidence | None:
+    """Judge whether ranked messages answer a question.
 
-    A question for a time or for people alone is not judged: whatever was said there and then answers it.
+    One for a time or for people alone is not judged: whatever was said there and then answers it.
     """
     if retrieved is None or query.question.overview or not query.terms.lexemes:
-        return hits, None
+        return None
     by = judged_by(query)
-    if query.question.language != query.request.chat.language and by == "words":
+    if by == "words" and query.question.language != query.request.chat.language:
         # those of another language than the chat's match nothing in it
-        return hits, None
-    unembedded = by != "words" and any(
+        return None
+    waits = by != "words" and any(
         hit.candidate.cosine is None and not hit.candidate.aside and hit.candidate.text.strip()
-        for hit in hits
+        for hit in ranked
     )
-    unsure = "; ".join([*query.degraded, *(["messages wait for their vectors"] if unembedded else [])])
-    best_first = judge.messages(hits, retrieved.statistics, by)
-    return best_first, judge.evidence(hits, best_first, retrieved.statistics, by, unsure)
+    unsure = "; ".join([*query.degraded, *(["messages wait for their vectors"] if waits else [])])
+    return judge.evidence(ranked, retrieved.statistics, by, unsure)
 
 
 def judged_by(query: Ask) -> By:

@@ -21,7 +21,7 @@ from pipeline.llm.gateway import Gateway
 from pipeline.recall import hyde
 from pipeline.recall.ask.ask import Ask, parse_question
 from pipeline.recall.ask.request import RetrievalRequest, Stopwatch, for_search
-from pipeline.recall.message_ranking import allowed, judged, rank_messages
+from pipeline.recall.message_ranking import allowed, evidence_of, rank_messages
 from pipeline.recall.pack.hits import message_hits, preview
 from pipeline.recall.prepare import prepare_query
 from pipeline.recall.rank.ranked import Ranking
@@ -81,10 +81,10 @@ def search(
                 return answer.model_copy(update={"sessions": sessions, "related": related})
             answer = answer.model_copy(update={"fell_back": True})
         ranking = rank_messages(connection, prepared)
-        hits, evidence = judged(prepared, ranking.hits, ranking.retrieved)
+        evidence = evidence_of(prepared, ranking.hits, ranking.retrieved)
         return answer.model_copy(
             update={
-                "hits": _hybrid(connection, prepared, query, ranking._replace(hits=list(hits))),
+                "hits": _hybrid(connection, prepared, query, ranking),
                 "vector_search": ranking.retrieved.vector_search,
                 "evidence": evidence.level if evidence else None,
                 "evidence_probability": evidence.probability if evidence else None,

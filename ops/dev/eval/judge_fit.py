@@ -22,22 +22,16 @@ from pipeline.text.excerpt import Wanted
 
 Kind = Literal["answerable", "removed", "absent"]
 """Questions that the chat answers, those without their evidence, and those that nobody there ever answered."""
-OF_WORDS = ("coverage", "words", "answers", "literal")
-OF_MEANING = ("rise", "far", "meaning")
-BESIDE = ("named", "tells", "length")
-MESSAGE: Mapping[By, Sequence[str]] = {
-    "both": ("share", "rank", *OF_WORDS, *OF_MEANING, *BESIDE),
-    "words": ("share", "rank", *OF_WORDS, *BESIDE),
-    "meaning": ("share", "rank", *OF_MEANING, *BESIDE),
-}
-"""What messages are judged by."""
-WORDS_OF_QUESTION = ("coverage", "coverage_together", "session_words", "unknown")
-MEANING_OF_QUESTION = ("cosine", "cosine_rise")
+OF_WORDS, OF_MEANING = (
+    ("coverage", "coverage_together", "session_words", "unknown"),
+    ("cosine", "cosine_rise"),
+)
 QUESTION: Mapping[By, Sequence[str]] = {
-    "both": (*WORDS_OF_QUESTION, *MEANING_OF_QUESTION, "score_lead", "best"),
-    "words": (*WORDS_OF_QUESTION, "score_lead", "best"),
-    "meaning": (*MEANING_OF_QUESTION, "best"),
+    "both": (*OF_WORDS, *OF_MEANING, "score", "score_lead"),
+    "words": (*OF_WORDS, "score", "score_lead"),
+    "meaning": OF_MEANING,
 }
+"""What questions are judged by."""
 TEXT: Mapping[By, Sequence[str]] = {
     "both": ("coverage", "coverage_far", "coverage_cosine", "cosine", "rise", "far", "named"),
     "words": ("coverage", "coverage_far", "named"),
@@ -45,12 +39,10 @@ TEXT: Mapping[By, Sequence[str]] = {
 }
 FALLING = ("rank", "far", "coverage_far", "unknown")
 """What speaks against an answer, the more of it there is; all else speaks for one, or does not count."""
-MESSAGES_JUDGED = 60
-"""Best messages of a question that are learned from: those far behind are no evidence by their rank."""
 REMOVED_WEIGHT = 0.3
 """Of a question without its evidence: often something else in the chat answers it as well."""
-NONE_OF_ANSWERABLE, STRONG_OF_ABSENT = 0.03, 0.05
-"""Shares of mistakes at which evidence is called none, or strong."""
+NONE_OF_ANSWERABLE, LESS_OF_ANSWERABLE, STRONG_OF_ABSENT = 0.03, 0.12, 0.05
+"""Shares of mistakes at which evidence is called none, fewer lines are worth showing, or it is called strong."""
 SHOWN_OF_LITERAL, SHOWN_OF_REWORDED = 0.97, 0.8
 """Shares of the memories and passages that are shown to whoever asks for them in their words, and in others."""
 L2 = 1e-3
@@ -144,37 +136,14 @@ def _columns(found: Mapping[str, Array], names: Sequence[str]) -> Array:
     return np.column_stack([found[name] for name in names])
 
 
-def message_rows(asked: Iterable[Asked], names: Sequence[str]) -> Rows:
-    """Return a row for each of the best messages of the questions that have an answer."""
-    values, labels, counts, chats, sources = [], [], [], [], []
-    for each in asked:
-        if each.kind != "answerable" or not each.ranked:
-            continue
-        found = _columns(signals.of_messages(each.ranked, each.statistics), names)[:MESSAGES_JUDGED]
-        values.append(found)
-        labels += [hit.candidate.external_id in each.evidence for hit in each.ranked[:MESSAGES_JUDGED]]
-        counts += [1 / len(found)] * len(found)
-        chats += [each.chat] * len(found)
-        sources += [each.source] * len(found)
-    return Rows(
-        np.concatenate(values), np.array(labels, np.float64), _equally(sources, np.array(counts)), chats
-    )
-
-
-def question_rows(asked: Sequence[Asked], names: Sequence[str], judge: Logistic) -> Rows:
-    """Return a row for each question, its messages in the order of a judge of messages."""
-    values, counts = [], []
-    for each in asked:
-        probabilities = judge.probabilities(signals.of_messages(each.ranked, each.statistics))
-        order = np.argsort(-probabilities, kind="stable")
-        best_first = [each.ranked[i] for i in order]
-        found = signals.of_question(best_first, each.statistics, probabilities[order].tolist())
-        values.append([found[name][0] for name in names])
-        counts.append(REMOVED_WEIGHT if each.kind == "removed" else 1.0)
+def question_rows(asked: Sequence[Asked], names: Sequence[str]) -> Rows:
+    """Return a row for each question."""
+    values = [_columns(signals.of_question(each.ranked, each.statistics), names)[0] for each in asked]
+    counts = np.array([REMOVED_WEIGHT if each.kind == "removed" else 1.0 for each in asked])
     labels = np.array([each.kind == "answerable" for each in asked], np.float64)
     # that the chat knows is as likely as that it does not, of whatever source
     keys = [f"{each.source} {label}" for each, label in zip(asked, labels, strict=True)]
-    return Rows(np.array(values), labels, _equally(keys, np.array(counts)), [each.chat for each in asked])
+    return Rows(np.array(values), labels, _equally(keys, counts), [each.chat for each in asked])
 
 
 def text_rows(told: Iterable[Told], names: Sequence[str]) -> Rows:
@@ -192,12 +161,12 @@ def text_rows(told: Iterable[Told], names: Sequence[str]) -> Rows:
 
 
 def fitted(asked: Sequence[Asked], told: Sequence[Told], by: By) -> dict[str, dict[str, float]]:
-    """Fit all three judges; each has its weights, and that of questions the probabilities of its levels."""
-    messages = logistic(MESSAGE[by], message_rows(asked, MESSAGE[by]))
-    rows = question_rows(asked, QUESTION[by], messages)
+    """Fit both judges: their weights, and the probabilities of their levels."""
+    rows = question_rows(asked, QUESTION[by])
     question, odds = logistic(QUESTION[by], rows), left_out(QUESTION[by], rows)
     kinds = np.array([each.kind for each in asked])
     weak = float(np.quantile(odds[kinds == "answerable"], NONE_OF_ANSWERABLE))
+    full = float(np.quantile(odds[kinds == "answerable"], LESS_OF_ANSWERABLE))
     strong = max(weak, float(np.quantile(odds[kinds == "absent"], 1 - STRONG_OF_ABSENT)))
     rows = text_rows(told, TEXT[by])
     text, odds = logistic(TEXT[by], rows), left_out(TEXT[by], rows)
@@ -217,8 +186,12 @@ def fitted(asked: Sequence[Asked], told: Sequence[Told], by: By) -> dict[str, di
         return round(float(1 / (1 + np.exp(-odds))), 3)
 
     return {
-        "message": _table(messages),
-        "question": {"none_below": probability(weak), "strong_from": probability(strong)} | _table(question),
+        "question": {
+            "none_below": probability(weak),
+            "full_from": probability(full),
+            "strong_from": probability(strong),
+            **_table(question),
+        },
         "text": {"strong_from": probability(sure)}
         | _table(Logistic(constant=round(text.constant + shift, 4), weights=text.weights)),
     }

@@ -50,11 +50,6 @@ class Parameters:
     # ranked by the blend of `pipeline.recall.rank.rerank`
     is_blended: bool = False
 
-    @property
-    def reorders(self) -> bool:
-        """Whether messages are put into another order than by their relevance."""
-        return self.is_blended or self.daily_decay < 1 or self.mmr_lambda < 1
-
 
 PROFILES: dict[str, Parameters] = {
     "balanced": Parameters(neighbours=1),

@@ -88,7 +88,7 @@ def explanation(
         brief=list(prepared.brief),
         fell_back=results.fell_back,
         combined_by={
-            "message": "logistic" if results.evidence and not request.parameters.reorders else "sum",
+            "message": "sum",
             "session": "sum",
             "memory": "product",
         },

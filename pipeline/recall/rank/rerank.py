@@ -12,7 +12,7 @@ MMR_TOP = 50
 MAX_RERANKED = 20
 RERANKER_WEIGHT = 2.0
 # A match with a quoted phrase neither fades nor blends.
-_QUOTED_PART, _QUOTING = "quoted", ("literal", "phrase")
+_QUOTED_PART = "phrase"
 # The blend of group chats: the shares of the ranking, recency and the question's words; the half-life of recency; the
 # factors for a session, and for a message of a session that the context shows anyway.
 BLEND_SHARES = (0.45, 0.25, 0.30)
@@ -46,18 +46,6 @@ def add_reranker_scores(scored: Sequence[Scored], answers: Sequence[float]) -> l
         for hit, added in zip(scored, (RERANKER_WEIGHT * value for value in answers), strict=False)
     ]
     return _best_first(first) + list(scored[len(first) :])
-
-
-def as_parts(scored: Iterable[Scored]) -> list[Scored]:
-    """Return hits whose score is their only part, `relevance`, or `quoted` of a match with a quoted phrase."""
-    return [
-        hit._replace(
-            parts={
-                _QUOTED_PART if any(hit.parts.get(n, 0.0) > 0 for n in _QUOTING) else "relevance": hit.score
-            }
-        )
-        for hit in scored
-    ]
 
 
 def blended(scored: Sequence[Scored], terms: int, now: datetime, covered: Collection[int]) -> list[Scored]:

@@ -16,6 +16,8 @@ class Evidence:
 
     level: EvidenceLevel
     probability: float
+    # of what lines are worth that remains: the less likely an answer, the fewer of them are shown
+    share: float = 1.0
     # what decided: the parts of the logarithm of the odds, by signal
     parts: Mapping[str, float] = field(default_factory=dict)
     # why it is not called none where it is improbable; empty: nothing speaks against it

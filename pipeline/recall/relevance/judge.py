@@ -1,8 +1,6 @@
-"""Judge what was found for a question: whether the chat knows, and each message, memory and passage. Pure."""
+"""Judge what was found for a question: whether the chat knows, and each memory and passage. Pure."""
 
 from collections.abc import Sequence
-
-import numpy as np
 
 from pipeline.recall.find.candidate import Statistics
 from pipeline.recall.rank.ranked import Scored
@@ -13,43 +11,22 @@ from pipeline.text.excerpt import Wanted
 from schemas.evidence import EvidenceLevel
 
 LIMIT = 0.45
-"""Minimum worth to be shown; see `worths`."""
+"""Minimum worth to be shown. It was chosen on the fitted chats, at a budget of 2,000 tokens."""
+BEST = 3
+"""Messages whose mean score is worth 1: the best alone may be chance."""
 MIN_MESSAGES = 50
 """Messages of a chat below which nobody can say that it does not know: their cosines have no distribution."""
 NEAREST = 3
 """Messages shown where there is no evidence, marked as such."""
 
 
-def messages(hits: Sequence[Scored], statistics: Statistics, by: By) -> list[Scored]:
-    """Return messages by their probability to be an answer, given that there is one, best first; asides come last.
-
-    It is the score from then on, and its parts are those of the logarithm of the odds.
-    """
-    judge, found = fitted("message", by), signals.of_messages(hits, statistics)
-    probabilities = judge.probabilities(found)
-    order = sorted(range(len(hits)), key=lambda i: (hits[i].candidate.aside, -probabilities[i]))
-    columns = {name: (weight * found[name]).tolist() for name, weight in judge.weights.items()}
-    return [
-        hits[i]._replace(
-            score=float(probabilities[i]),
-            parts={"constant": judge.constant, **{name: values[i] for name, values in columns.items()}},
-        )
-        for i in order
-    ]
-
-
-def evidence(
-    ranked: Sequence[Scored], judged: Sequence[Scored], statistics: Statistics, by: By, unsure: str = ""
-) -> Evidence:
-    """Judge whether a chat knows what it is asked, from its messages as they were ranked, and as they are judged.
+def evidence(ranked: Sequence[Scored], statistics: Statistics, by: By, unsure: str = "") -> Evidence:
+    """Judge whether a chat knows what it is asked, from its messages, best first.
 
     Where it cannot be told, for the reason `unsure`, or as the chat has few messages, evidence is never none.
     """
-    parts_of = {hit.candidate.id: hit for hit in ranked}
-    best_first = [parts_of[hit.candidate.id] for hit in judged if not hit.candidate.aside]
-    probabilities = [hit.score for hit in judged if not hit.candidate.aside]
     judge = fitted("question", by)
-    found = signals.of_question(best_first, statistics, probabilities)
+    found = signals.of_question([hit for hit in ranked if not hit.candidate.aside], statistics)
     probability = float(judge.probabilities(found)[0])
     if statistics.messages < MIN_MESSAGES:
         unsure = (
@@ -58,24 +35,31 @@ def evidence(
     level: EvidenceLevel = "strong" if probability >= judge.strong_from else "weak"
     if probability < judge.none_below and not unsure:
         level = "none"
-    parts = {name: round(float(weight * found[name][0]), 4) for name, weight in judge.weights.items()}
-    return Evidence(level=level, probability=round(probability, 4), parts=parts, unsure=unsure)
+    return Evidence(
+        level=level,
+        probability=round(probability, 4),
+        share=min(1.0, probability / judge.full_from),
+        parts={name: round(float(weight * found[name][0]), 4) for name, weight in judge.weights.items()},
+        unsure=unsure,
+    )
 
 
-def worths(judged: Sequence[Scored], evidence: Evidence | None) -> list[float]:
-    """Return what messages are worth: the probability that the chat knows, times how each stands beside the best.
+def worths(ranked: Sequence[Scored], evidence: Evidence | None) -> list[float]:
+    """Return what messages are worth: the score as a share of the mean of the best `BEST`, times the evidence's share.
 
-    Of `signals.BEST` the mean is worth all of it. Without evidence only the `NEAREST` are worth showing. Asides are
-    worth nothing.
+    Without evidence only the `NEAREST` are worth showing. Asides are worth nothing.
     """
-    scores = np.array([0.0 if hit.candidate.aside else hit.score for hit in judged])
-    best = np.sort(scores)[::-1][: signals.BEST].mean() if len(scores) else 0.0
-    relative = np.minimum(scores / best, 1.0) if best > 0 else scores
+    scores = [
+        0.0 if hit.candidate.aside else max(hit.score - hit.parts.get("length", 0.0), 0.0) for hit in ranked
+    ]
+    mean = sum(sorted(scores, reverse=True)[:BEST]) / max(len(scores[:BEST]), 1)
+    shares = [min(score / mean, 1.0) if mean > 0 else 0.0 for score in scores]
     if evidence is None:
-        return [float(value) for value in relative]
+        return shares
     if evidence.level == "none":
-        return [LIMIT if place < NEAREST and value > 0 else 0.0 for place, value in enumerate(relative)]
-    return [float(value) for value in relative * max(evidence.probability, LIMIT)]
+        nearest = sorted(shares, reverse=True)[:NEAREST]
+        return [LIMIT if nearest and 0 < share >= nearest[-1] else 0.0 for share in shares]
+    return [share * evidence.share for share in shares]
 
 
 def texts(

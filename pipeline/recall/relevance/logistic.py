@@ -9,6 +9,8 @@ from importlib.resources import files
 import numpy as np
 import numpy.typing as npt
 
+LIMITS = ("constant", "none_below", "full_from", "strong_from")
+"""What a table holds beside weights."""
 Array = npt.NDArray[np.float64]
 
 
@@ -18,8 +20,10 @@ class Logistic:
 
     constant: float
     weights: Mapping[str, float]
-    # of questions, the probabilities below which there is no evidence, and from which on it is strong
+    # the probabilities below which there is no evidence, from which on it takes nothing from what lines are worth, and
+    # from which on it is strong
     none_below: float = 0.0
+    full_from: float = 1.0
     strong_from: float = 1.0
 
     def probabilities(self, signals: Mapping[str, Array]) -> Array:
@@ -31,10 +35,10 @@ class Logistic:
 
 @cache
 def fitted(judged: str, by: str) -> Logistic:
-    """Return the fitted weights for what is `judged` (`question`, `message`, `text`), and what it can be judged `by`.
+    """Return the fitted weights for what is `judged` (`question`, `text`), and what it can be judged `by`.
 
     That is `both`, `words`, or `meaning`.
     """
     table = tomllib.loads((files(__package__) / "fitted.toml").read_text("utf-8"))[judged][by]
-    own = {name: table.pop(name) for name in ("constant", "none_below", "strong_from") if name in table}
+    own = {name: table.pop(name) for name in LIMITS if name in table}
     return Logistic(weights=table, **own)
