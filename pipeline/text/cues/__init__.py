@@ -15,8 +15,8 @@ from pipeline.text.cues import patterns
 from pipeline.text.cues.patterns import Phrases, Words
 from pipeline.text.languages import parts_of
 
-AnswerType = Literal["when", "number", "where", "who", "now"]
-"""A time; a number, or what is mostly written in figures; a place; a person; the present or final state."""
+AnswerType = Literal["when", "number", "now"]
+"""A time; a number, or what is mostly written in figures; the present or final state."""
 ANSWER_TYPES: tuple[AnswerType, ...] = get_args(AnswerType)
 
 # Words without meaning of their own. Without accents one may be another: in Polish `pięć` is five, `piec` a stove.
