@@ -85,7 +85,7 @@ def choose(
 
     wordings = [Wanted.of(text, language) for text in (prepared.question.content, *query.queries)]
     writer = known.Writer(asker=request.prelude.asker, now=now, style=style)
-    memories = known.valued(results.memories, query.query, wordings)
+    memories = known.valued(results.memories, prepared.question, wordings)
     offered += known.choose(memories, parameters, limit, messages, writer)
     return Chosen(
         lines=[item for item in offered if isinstance(item, Line)],

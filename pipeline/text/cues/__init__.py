@@ -46,6 +46,7 @@ class Cues:
     number: Words
     number_phrases: Phrases
     first_person: Words
+    first_person_plural: Words
     second_person: Words
     # dialogue acts
     promises: Phrases
@@ -187,6 +188,7 @@ def _make_cues(languages: tuple[str, ...]) -> Cues:
         number=words("says", "number"),
         number_phrases=phrases("says", "number_patterns"),
         first_person=words("says", "first_person"),
+        first_person_plural=words("says", "first_person_plural"),
         second_person=words("says", "second_person"),
         promises=phrases("acts", "promises"),
         unsure=phrases("acts", "unsure"),
