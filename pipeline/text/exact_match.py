@@ -2,7 +2,7 @@
 
 The text search parser splits `ERR_42`, a path or a telephone number, forgets the order, and stems quoted phrases. So
 these are compared with the messages' own text: in any case and spacing, a number in any grouping, and never inside a
-longer word or number.
+longer word or number. Numbers joined by points are compared by these components: `2.4` is the beginning of `v2.4.0`.
 """
 
 import re
@@ -41,12 +41,15 @@ _IDENTIFIER = re.compile(
 # keeps the time in proportion to the text, whatever somebody asks.
 _UNBROKEN = re.compile(rf"(?<!\S)\S{{1,{MAX_CHARS + 50}}}(?!\S)")
 _PHONE = re.compile(r"(?<![\w.,])\+?\(?\d(?:[ ().\-/]{0,2}\d){6,}(?!\w)")
-# two digits say little, and words find them
+# One of two signs says little, and words find it.
+_SHORTEST = 3
 _NUMBER = re.compile(r"(?<![\w.,])\d+(?:[.,'’]\d+)+(?![\w])|(?<!\w)\d{3,}(?!\w)")
 _TRAILING = ".,;:!?)]}'’-"
 _WORD_SIGN = re.compile(r"\w")
 _NO_FIGURE = re.compile(r"\D")
 _DECIMALS = re.compile(r"[.,]\d{1,2}$")
+# What precedes numbers that are joined by points, and those that are one number in groups of thousands.
+_POINTED, _THOUSANDS = re.compile(r"v?(?=\d+\.\d)", re.IGNORECASE), re.compile(r"\d{1,3}(?:\.\d{3})+")
 _APOSTROPHE = re.compile("['’]")
 # A number with at least this many digits is a telephone number.
 _PHONE_DIGITS = 7
@@ -66,22 +69,41 @@ class Verbatim:
         return self._pattern.search(message) is not None
 
     @property
+    def begins(self) -> bool:
+        """Whether it is found at the beginning of a longer one, which an index of words does not know."""
+        return self.kind != "phrase" and bool(
+            _POINTED.match(self.text) and not _THOUSANDS.fullmatch(self.text)
+        )
+
+    @property
+    def bare(self) -> str:
+        """Its text without the letter of a version."""
+        return _POINTED.sub("", self.text, count=1) if self.begins else self.text
+
+    @property
+    def words(self) -> str:
+        """The text whose words an index has for it as a whole."""
+        return f"{self.bare} v{self.bare}" if self.begins else self.text
+
+    @property
     def parts(self) -> list[str]:
         """Return its parts, which a match contains in this order, apart from white space or separators."""
-        return list(_NO_FIGURE.sub("", self.text)) if self.kind == "number" else self.text.split()
+        return list(_NO_FIGURE.sub("", self.text)) if self.kind == "number" else self.bare.split()
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
+        version, more = ("v?", ",") if self.begins else ("", "[.,]")
         if self.kind == "number":
             body = _figures(self.text)
-            return pattern(rf"(?<!\w)(?<!\d[.,]){body}(?!\w|[.,]\d)")
+            return pattern(rf"(?<!\w)(?<!\d[.,]){version}{body}(?!\w|{more}\d)", re.IGNORECASE)
         body = _APOSTROPHE.sub("['’]", r"\s+".join(map(re.escape, self.parts)))
         word = r"\w" if self.kind == "identifier" else r"[^\W_]"
         before = f"(?<!{word})" if _has_edge(self.text[0]) or self.text[0] in "@#" else ""
         after = f"(?!{word})" if _has_edge(self.text[-1]) else ""
-        # v1.2 is not v1.2.3
-        more = r"(?!\.\d)" if self.kind == "identifier" else ""
-        return pattern(before + body + after + more, re.IGNORECASE)
+        if self.begins:
+            # 2.4 is not the end of 1.2.4
+            before += rf"(?<!\d\.){version}"
+        return pattern(before + body + after, re.IGNORECASE)
 
 
 def _figures(number: str) -> str:
@@ -118,6 +140,7 @@ def take_out(text: str, names: Collection[str]) -> tuple[list[Verbatim], str, li
         if (
             len(marked) >= MAX_PIECES
             or is_name
+            or (kind == "identifier" and says_little(piece))
             or not 2 <= len(piece) <= MAX_CHARS
             or not _WORD_SIGN.search(piece)
         ):
@@ -137,6 +160,15 @@ def take_out(text: str, names: Collection[str]) -> tuple[list[Verbatim], str, li
     return list(pieces), text, marked
 
 
+def says_little(identifier: str) -> bool:
+    """Tell whether an identifier is of one component that is no longer than two digits: words find it.
+
+    >>> says_little("v3"), says_little("v12"), says_little("E41"), says_little("v3.1")
+    (True, True, False, False)
+    """
+    return identifier.isalnum() and len(identifier.lower().removeprefix("v")) < _SHORTEST
+
+
 # The first of the characters that stand for what was taken out: they belong to no script.
 _MARK = 0xE000
 _ANY_MARK = re.compile(f"[{chr(_MARK)}-{chr(_MARK + MAX_PIECES)}]")
@@ -150,7 +182,10 @@ def put_back(text: str, marked: Sequence[str]) -> str:
 def numbers(text: str) -> list[Verbatim]:
     """Return the telephone numbers, and the numbers of three digits or more, of a text."""
     pieces = [Verbatim(match[0].strip(), "number") for match in _PHONE.finditer(text)]
-    pieces += [Verbatim(match[0], "number") for match in _NUMBER.finditer(_PHONE.sub(" ", text))]
+    for match in _NUMBER.finditer(_PHONE.sub(" ", text)):
+        # a number has one point, and otherwise groups
+        is_number = match[0].count(".") < 2 or _THOUSANDS.fullmatch(match[0])
+        pieces.append(Verbatim(match[0], "number" if is_number else "identifier"))
     # nobody searches for a number of a thousand digits
     return [piece for piece in dict.fromkeys(pieces) if len(piece.text) <= MAX_CHARS]
 

@@ -40,6 +40,7 @@ def pieces(text: str) -> list[str]:
         ("who sent https://example.org/a?b=c&d=1 (twice)?", ["https://example.org/a?b=c&d=1"]),
         ("what did @marta_92 tag #offsite-2026 with?", ["@marta_92", "#offsite-2026"]),
         ("whose number is +351 912 345 678?", ["+351 912 345 678"]),
+        ("what changed in v3 of the parser since v2.9?", ["v2.9"]),
     ],
 )
 def test_what_must_be_found_as_it_stands_is_taken_from_the_question(asked: str, expected: list[str]) -> None:
@@ -70,10 +71,28 @@ def test_names_dates_and_small_numbers_are_left_to_the_words(asked: str) -> None
         (Verbatim("+351 912 345 678", "number"), "call +351912345678", True),
         (Verbatim("1250", "number"), "1,250 euros", True),
         (Verbatim("125", "number"), "1250 or 125.5", False),
+        (Verbatim("1.250", "number"), "1.250.000 euros", False),
     ],
 )
 def test_a_message_holds_a_piece_whole_or_not_at_all(piece: Verbatim, message: str, held: bool) -> None:
     assert piece.is_in(message) is held
+
+
+COMPONENTS = st.lists(st.integers(0, 30), min_size=2, max_size=4)
+VERSION = st.sampled_from(["", "v", "V"])
+
+
+@given(COMPONENTS, COMPONENTS, st.integers(0, 30), VERSION, VERSION)
+def test_numbers_joined_by_points_are_found_at_the_beginning_of_longer_ones(
+    asked: list[int], more: list[int], other: int, asked_as: str, said_as: str
+) -> None:
+    text = ".".join(map(str, asked))
+    wanted = [Verbatim(asked_as + text, "identifier")]
+    wanted += [Verbatim(text, "number")] if len(asked) == 2 and not asked_as else []
+    last = [*asked[:-1], asked[-1] * 10 + other % 10]
+    for said in (asked, [*asked, *more], more, [other, *asked], [other, *more], last):
+        message = f"the fix is in {said_as}{'.'.join(map(str, said))}."
+        assert {piece.is_in(message) for piece in wanted} == {said[: len(asked)] == asked}
 
 
 @given(st.text(max_size=300))
@@ -124,3 +143,39 @@ def test_what_holds_it_comes_first_and_says_why(
         best = ask(database, settings, text, **given).explain.messages[0]
         assert best.external_id == expected, text
         assert best.components.get("phrase") or best.components.get("exact"), text
+
+
+def test_a_release_is_found_by_its_beginning_among_others_that_are_dates(
+    database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given more dates that are written alike than an arm finds, and other releases
+    talk = ["the fix is in 2.4.0", "the fix is in 12.4.0", "a fix for 2.40"]
+    dates = [f"the key of {name} was revoked on 2.4" for name in "Ann Ben Cy Dora Eve Finn Gil".split()] * 4
+    said = [message(60 * number, content, id=f"r{number}") for number, content in enumerate(talk + dates)]
+    accept.accept(database, TENANT, CHAT, said)
+    place(database)
+    monkeypatch.setattr(arms, "LIMITS", {0: arms.LIMITS[0]._replace(best=2)})
+    for question in ("is it fixed in 2.4?", "is it fixed in v2.4?"):
+        found = ask(database, settings, question, embedder=None, chat_id=CHAT.chat_id, explain=True)
+        best, *others = found.explain.messages
+        assert best.external_id == "r0"
+        assert "verbatim" in best.arms
+        assert best.components["exact"]
+        assert not any(hit.components.get("exact") for hit in others if hit.external_id in {"r1", "r2"})
+
+
+def test_a_short_name_of_a_version_does_not_bury_what_the_question_is_about(
+    database: Database, settings: Settings
+) -> None:
+    talk = [
+        "the parser reads comments as well",
+        *(f"v3 of slide {number} is printed" for number in range(20)),
+    ]
+    said = [message(60 * number, content, id=f"s{number}") for number, content in enumerate(talk)]
+    accept.accept(database, TENANT, CHAT, said)
+    place(database)
+    given = {"embedder": None, "chat_id": CHAT.chat_id, "explain": True}
+    assert (
+        ask(database, settings, "what does the parser do in v3?", **given).explain.messages[0].external_id
+        == "s0"
+    )

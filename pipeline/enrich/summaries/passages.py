@@ -91,6 +91,7 @@ def person_factor(sentence: Sentence) -> float:
     if sentence.asks:
         return _QUESTION
     cues, low_words = sentence.cues, {plain(word) for word in sentence.words}
-    if cues.first_person.are_in(low_words, sentence.plain):
+    own = (cues.first_person, cues.first_person_plural)
+    if any(pronouns.are_in(low_words, sentence.plain) for pronouns in own):
         return _OWN
     return _COMPLIMENT if cues.second_person.are_in(low_words, sentence.plain) else 1.0

@@ -113,7 +113,7 @@ def asks_for_all(content: str, language: str) -> bool:
     for pattern in (*cues.overview.patterns, *cues.overview_about.patterns):
         rest = pattern.sub(" ", rest)
     is_specific = any(is_content(word, language) for word in words(rest))
-    # who, when, where and how many ask for something in it
+    # when and how many ask for something in it
     return cues.overview.are_in(text) and not is_specific and answer_types.asked(rest, language) <= {"now"}
 
 

@@ -82,7 +82,7 @@ def choose(
 
     wordings = [Wanted.of(text, language) for text in (prepared.question.content, *query.queries)]
     writer = known.Writer(asker=request.prelude.asker, now=now, style=style)
-    memories = known.valued(results.memories, query.query, wordings, results.judged_by)
+    memories = known.valued(results.memories, prepared.question, wordings, results.judged_by)
     offered += known.choose(memories, parameters, limit, messages, writer)
     return Chosen(
         lines=[item for item in offered if isinstance(item, Line)],

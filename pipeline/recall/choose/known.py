@@ -1,12 +1,12 @@
 """Choose the memories and document passages that are relevant to the question. Pure."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 
+from pipeline.recall.ask.parse import Question
 from pipeline.recall.ask.profiles import Parameters
 from pipeline.recall.choose.line import Line, Style
 from pipeline.recall.choose.speech import display_name
@@ -14,6 +14,7 @@ from pipeline.recall.find.memory_search import RetrievedMemory
 from pipeline.recall.relevance import judge
 from pipeline.recall.relevance.evidence import By
 from pipeline.text import duplicates, truncate
+from pipeline.text.cues import answer_types
 from pipeline.text.duplicates import Bag
 from pipeline.text.excerpt import Wanted
 from pipeline.text.sentences import words
@@ -24,33 +25,20 @@ from schemas.context import Dropped, DropReason
 SHARES, LEAST, PASSAGE_LEAST = 4, 24, 128
 ANSWERED = " → "
 """Separates a question from its answer, in every language."""
-# First-person pronouns, by language.
-_PRONOUNS = (
-    "i|me|my|mine|myself|i'm|i've|i'd|i'll",
-    "ich|mich|mir|mein|meine|meinem|meinen|meiner|meins",
-    "eu|mim|meu|minha|meus|minhas",
-    "yo|mí|mi|mis|mío|mía",
-    "je|j'ai|moi|mon|ma|mes",
-    "io|mio|mia|miei|mie",
-    "ik|mij|mijn",
-)
-_FIRST_PERSON = re.compile(rf"\b(?:{'|'.join(_PRONOUNS)})\b", re.IGNORECASE)
-
-
 # Worth of memories shown whatever the question: a session's own, which are its history, an agent's persona, and those
 # about an asker who asks about themselves.
 ALWAYS_SHOWN_WORTH = 0.7
 
 
 def valued(
-    memories: Sequence[RetrievedMemory], question: str, wordings: Sequence[Wanted], by: By
+    memories: Sequence[RetrievedMemory], question: Question, wordings: Sequence[Wanted], by: By
 ) -> Iterator[tuple[RetrievedMemory, float]]:
     """Yield memories, best first, each with its probability to answer the wording of the question that it fits best.
 
     `wordings` are the question's words without names, and those of its other queries. Memories are judged beside each
     other, and passages beside each other.
     """
-    about_asker = _FIRST_PERSON.search(question) is not None
+    about_asker = answer_types.speaks_of_asker(question.text, question.language)
     probabilities: dict[str, float] = {}
     for kind in (True, False):
         alike = [memory for memory in memories if (memory.type == "document") is kind]

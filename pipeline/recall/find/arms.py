@@ -77,7 +77,7 @@ def search_question(connection: Connection, request: RetrievalRequest, terms: Se
 
 def _asked(request: RetrievalRequest, terms: SearchTerms) -> Asked:
     """Return the times, people and verbatim pieces of a question, and whether it wants the newest."""
-    pieces = [piece.text for piece in terms.exact] if request.filter.is_open else []
+    pieces = [piece.words for piece in terms.exact] if request.filter.is_open else []
     names = bool(terms.speakers or terms.named)
     if not (pieces or terms.spans or names or terms.newest):
         return NOTHING
@@ -167,7 +167,8 @@ def search_exact(
     """Find up to as many messages as another arm that hold a piece of the query verbatim, for each piece.
 
     They are among those with its words in the index, as `first` has them. Where the index has other words for it, or
-    none (`to be or not to be`), the newest messages are read instead.
+    none (`to be or not to be`), the newest messages are read instead; where it may begin a longer word of the index, as
+    2.4 begins 2.4.0, these are read, too, and as many found besides.
     """
     if not terms.exact:
         return {}
@@ -175,20 +176,25 @@ def search_exact(
         place: [message for message, content in first.pieces.get(place, ()) if piece.is_in(content)]
         for place, piece in enumerate(terms.exact)
     }
-    missing = [place for place, messages in matches.items() if not messages]
-    if missing:
+    read = [(place, piece.parts) for place, piece in enumerate(terms.exact) if not matches[place]]
+    read += [(place, [piece.bare]) for place, piece in enumerate(terms.exact) if piece.begins]
+    known = {place: set(messages) for place, messages in matches.items()}
+    others: dict[int, list[int]] = {place: [] for place in matches}
+    if read:
         rows = text_search.resembling(
             connection,
             request.chat.chat_id,
             _within_scope(request),
-            [terms.exact[place].parts for place in missing],
-            newest=VERBATIM_SCANNED // len(terms.exact),
+            [parts for _, parts in read],
+            newest=VERBATIM_SCANNED // len(read),
             limit=VERBATIM_READ,
         )
         for number, message, content in rows:
-            if terms.exact[missing[number]].is_in(content):
-                matches[missing[number]].append(message)
-    best = (messages[: limits_of(request).best] for messages in matches.values())
+            place, _ = read[number]
+            if message not in known[place] and terms.exact[place].is_in(content):
+                known[place].add(message)
+                others[place].append(message)
+    best = (messages[: limits_of(request).best] for messages in (*matches.values(), *others.values()))
     return {"verbatim": list(dict.fromkeys(chain.from_iterable(best)))}
 
 

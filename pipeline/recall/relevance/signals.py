@@ -17,7 +17,7 @@ from pipeline.text.bm25 import idf
 from pipeline.text.excerpt import Wanted
 
 BEST, FIRST = 3, 10
-"""Best messages that are looked at, as the best alone may be chance, and those of which the last is far behind or not."""
+"""Best messages that are looked at, as the best alone may be chance, and the place up to which scores fall or not."""
 LEAST_SPREAD = 0.05
 """Of cosines: less is rounding, or there are too few."""
 
@@ -40,7 +40,6 @@ def of_question(ranked: Sequence[Scored], statistics: Statistics) -> dict[str, A
         ),
         "cosine": nearest,
         "cosine_rise": nearest - statistics.mean_cosine,
-        "score": scores[0],
         "score_lead": scores[0] - scores[-1],
     }
     return {name: np.array([float(value)]) for name, value in values.items()}

@@ -15,8 +15,8 @@ from pipeline.text.cues import patterns
 from pipeline.text.cues.patterns import Phrases, Words
 from pipeline.text.languages import parts_of
 
-AnswerType = Literal["when", "number", "where", "who", "now"]
-"""A time; a number, or what is mostly written in figures; a place; a person; the present or final state."""
+AnswerType = Literal["when", "number", "now"]
+"""A time; a number, or what is mostly written in figures; the present or final state."""
 ANSWER_TYPES: tuple[AnswerType, ...] = get_args(AnswerType)
 
 # Words without meaning of their own. Without accents one may be another: in Polish `pięć` is five, `piec` a stove.
@@ -46,6 +46,7 @@ class Cues:
     number: Words
     number_phrases: Phrases
     first_person: Words
+    first_person_plural: Words
     second_person: Words
     # dialogue acts
     promises: Phrases
@@ -187,6 +188,7 @@ def _make_cues(languages: tuple[str, ...]) -> Cues:
         number=words("says", "number"),
         number_phrases=phrases("says", "number_patterns"),
         first_person=words("says", "first_person"),
+        first_person_plural=words("says", "first_person_plural"),
         second_person=words("says", "second_person"),
         promises=phrases("acts", "promises"),
         unsure=phrases("acts", "unsure"),

@@ -78,6 +78,17 @@ def asked(question: str, language: str) -> frozenset[AnswerType]:
     return frozenset(kind for kind, phrases in cues_of(language).asked.items() if phrases.are_in(text))
 
 
+def speaks_of_asker(question: str, language: str) -> bool:
+    """Tell whether a question names whoever asks it: "me", and not "us".
+
+    >>> speaks_of_asker("Qu'est-ce que j'ai dit ?", "french"), speaks_of_asker("Where do we meet?", "english")
+    (True, False)
+    """
+    text = plain(question)
+    parts = (part for word in words_of(text) for part in (word, *word.split("'")))
+    return cues_of(language).first_person.are_in(parts, text)
+
+
 def holds_time(words: list[str], text: str, cues: Cues) -> bool:
     """Tell whether a text, as `plain` returns it, names a time."""
     return (

@@ -97,6 +97,28 @@ def test_somebody_who_is_named_in_a_group_is_known_there_and_the_line_says_since
     ]
 
 
+@pytest.mark.parametrize(
+    ("language", "question"),
+    [
+        ("english", "What do you know about me?"),
+        ("french", "Qu'est-ce que j'aime ?"),
+        ("russian", "Что ты обо мне знаешь?"),
+        ("polish", "Co o mnie wiesz?"),
+        ("turkish", "Hakkımda ne biliyorsun?"),
+        ("japanese", "私について何を知っていますか？"),
+        ("chinese", "你知道我什么？"),
+    ],
+)
+def test_whoever_asks_about_themselves_is_told_what_is_known_of_them(
+    database: Database, settings: Settings, language: str, question: str
+) -> None:
+    alone = ANN_ALONE.model_copy(update={"language": language})
+    accept.accept(database, TENANT, alone, [said(day(3, 3), "Ann", "Porridge.", "1")])
+    place(database)
+    remember(database, TENANT, MemoryIn(scope="user", user_id="test:ann", content="Allergic to nuts."))
+    assert statements(ask(database, settings, question, alone, user_id="test:ann")) == ["Allergic to nuts."]
+
+
 def test_others_are_told_only_what_was_said_in_a_chat(talk: Database, settings: Settings) -> None:
     """A note without a chat, a question with its answer and a document are the person's own."""
     remember(talk, TENANT, MemoryIn(scope="user", user_id="test:ann", content="Ann snores at night."))
