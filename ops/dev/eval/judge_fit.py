@@ -27,8 +27,8 @@ OF_WORDS, OF_MEANING = (
     ("cosine", "cosine_rise"),
 )
 QUESTION: Mapping[By, Sequence[str]] = {
-    "both": (*OF_WORDS, *OF_MEANING, "score_lead"),
-    "words": (*OF_WORDS, "score_lead"),
+    "both": (*OF_WORDS, *OF_MEANING, "score", "score_lead"),
+    "words": (*OF_WORDS, "score", "score_lead"),
     "meaning": OF_MEANING,
 }
 """What questions are judged by."""
@@ -37,7 +37,7 @@ TEXT: Mapping[By, Sequence[str]] = {
     "words": ("coverage", "coverage_far", "named"),
     "meaning": ("cosine", "rise", "far", "named"),
 }
-FALLING = ("far", "coverage_far")
+FALLING = ("far", "coverage_far", "unknown")
 """What speaks against an answer, the more of it there is; all else speaks for one, or does not count."""
 REMOVED_WEIGHT = 0.3
 """Of a question without its evidence: often something else in the chat answers it as well."""

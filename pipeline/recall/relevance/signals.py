@@ -38,8 +38,12 @@ def of_question(ranked: Sequence[Scored], statistics: Statistics) -> dict[str, A
         "unknown": _share(
             [word for word, count in statistics.document_frequency.items() if not count], rarity
         ),
+        "unknown": _share(
+            [word for word, count in statistics.document_frequency.items() if not count], rarity
+        ),
         "cosine": nearest,
         "cosine_rise": nearest - statistics.mean_cosine,
+        "score": scores[0],
         "score_lead": scores[0] - scores[-1],
     }
     return {name: np.array([float(value)]) for name, value in values.items()}
