@@ -1,5 +1,6 @@
 """`backscroll dev`: evaluations, benchmarks and chaos runs, on databases and deployments of their own."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -36,16 +37,34 @@ def docs() -> None:
     print(f"Wrote {pages.PAGE}")
 
 
-@app.command(epilog="**Example:** backscroll dev fit --json")
-def fit(as_json: JsonOption = False) -> None:
-    """Fit the ranking's weights on the chats of the part `fit`.
+@app.command(epilog="**Examples:** backscroll dev fit --json · backscroll dev fit --judge --real ./talk")
+def fit(
+    judge: Annotated[bool, typer.Option("--judge", help="Fit the judge of relevance instead.")] = False,
+    real: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", exists=True, file_okay=False, help="Real talk to fit the judge on, too."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fit the ranking's weights, or the judge of relevance, on the chats of the part `fit`.
 
     The candidates of every question are those of the shipped path. Evidence is compared with other candidates in pairs
     (logistic loss, no weight below 0); the strength of L2 is chosen by leaving out one chat at a time. Gathering the
     candidates takes minutes. Nothing is changed: the weights are printed.
+
+    The judge (`--judge`) learns from these questions, from the same without their evidence, and from questions that
+    nobody there ever answered, in the configured space and in one of hashed words; and from memories and passages. Its
+    tables are written to `pipeline/recall/relevance/fitted.toml`.
     """
+    from ops.dev.eval import judge_gather
     from ops.dev.eval.fit import fitted
 
+    if judge:
+        finish(
+            lambda say: Outcome(found=judge_gather.written(connection.configured(), real, say)),
+            as_json=as_json,
+        )
+        return
     finish(lambda say: Outcome(found=fitted(connection.configured(), say)), as_json=as_json)
 
 

@@ -41,7 +41,7 @@ FALLING = ("far", "coverage_far", "unknown")
 """What speaks against an answer, the more of it there is; all else speaks for one, or does not count."""
 REMOVED_WEIGHT = 0.3
 """Of a question without its evidence: often something else in the chat answers it as well."""
-NONE_OF_ANSWERABLE, LESS_OF_ANSWERABLE, STRONG_OF_ABSENT = 0.03, 0.12, 0.05
+NONE_OF_ANSWERABLE, LESS_OF_ANSWERABLE, STRONG_OF_ABSENT = 0.03, 0.1, 0.05
 """Shares of mistakes at which evidence is called none, fewer lines are worth showing, or it is called strong."""
 SHOWN_OF_LITERAL, SHOWN_OF_REWORDED = 0.97, 0.8
 """Shares of the memories and passages that are shown to whoever asks for them in their words, and in others."""

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean, median
-from typing import Any
+from typing import Any, Literal
 
 from ops.dev import shipped
 from ops.dev.eval import measures, relevance_sample, samples
@@ -25,7 +25,7 @@ from schemas.settings import Settings
 BUDGET = 2000
 FOUND = ("documents", "memories", "rollups", "exchanges", "related")
 """The blocks of what was found."""
-HOWS = ("literal", "reworded", "shared")
+HOWS: tuple[Literal["literal", "reworded", "shared"], ...] = ("literal", "reworded", "shared")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,27 +141,36 @@ def _tokens(context: Context) -> int:
     return sum(block.tokens for block in context.blocks if block.kind in FOUND)
 
 
-def _told(backscroll: Shipped, name: str, told: Sequence[Told], say: Say) -> Iterator[str]:
-    """Remember statements and documents in a chat that was asked, and yield what is asked and shown of them."""
-    chat = samples.read_chat(name)
+def remember(backscroll: Shipped, chat: SampleChat, told: Sequence[Told]) -> None:
+    """Remember statements and documents in a chat."""
     database, tenant = backscroll.database, backscroll.tenant
     for number, each in enumerate(told):
         if each.type == "passage":
-            document = DocumentIn(document_id=f"{name}-{number}", content=each.text)
+            document = DocumentIn(document_id=f"{chat.name}-{number}", content=each.text)
             documents.keep(database, tenant, document, [each.text])
             continue
         owner = {"scope": "user", "user_id": each.about} if each.about else {"scope": "organization"}
         said = {"content": each.text, "learned_in": chat.chat.chat_id, **owner}
         statements.remember(database, tenant, MemoryPayload.model_validate(said))
     backscroll.run_all("embed")
+
+
+def is_text_of(text: str, told: Told) -> bool:
+    """Tell whether a line or a memory is this one, which may be cut."""
+    return one_line(told.text)[:60] in one_line(text)
+
+
+def _told(backscroll: Shipped, name: str, told: Sequence[Told], say: Say) -> Iterator[str]:
+    """Remember in a chat that was asked already, and yield what is asked and shown of it."""
+    chat = samples.read_chat(name)
+    remember(backscroll, chat, told)
     for each in told:
         say(f"{name}: {each.type}")
         for how in HOWS:
             context = _context(backscroll, chat, getattr(each, how))
             shown = [item.text for block in context.blocks for item in block.items if block.kind in FOUND]
-            beginning = one_line(each.text)[:60]
             yield f"{each.type} {how}"
-            if any(beginning in one_line(text) for text in shown):
+            if any(is_text_of(text, each) for text in shown):
                 yield f"{each.type} {how} shown"
 
 

@@ -14,6 +14,8 @@ LIMIT = 0.45
 """Minimum worth to be shown. It was chosen on the fitted chats, at a budget of 2,000 tokens."""
 BEST = 3
 """Messages whose mean score is worth 1: the best alone may be chance."""
+NO_SCALE = ("length", "phrase", "exact")
+"""Parts of a score that do not set what others are worth: a long message, or one that has the very words."""
 MIN_MESSAGES = 50
 """Messages of a chat below which nobody can say that it does not know: their cosines have no distribution."""
 NEAREST = 3
@@ -49,10 +51,17 @@ def worths(ranked: Sequence[Scored], evidence: Evidence | None) -> list[float]:
 
     Without evidence only the `NEAREST` are worth showing. Asides are worth nothing.
     """
+    heard = [not hit.candidate.aside for hit in ranked]
     scores = [
-        0.0 if hit.candidate.aside else max(hit.score - hit.parts.get("length", 0.0), 0.0) for hit in ranked
+        max(hit.score - hit.parts.get("length", 0.0), 0.0) if is_heard else 0.0
+        for hit, is_heard in zip(ranked, heard, strict=True)
     ]
-    mean = sum(sorted(scores, reverse=True)[:BEST]) / max(len(scores[:BEST]), 1)
+    best = sorted(
+        (hit.score - sum(hit.parts.get(name, 0.0) for name in NO_SCALE))
+        for hit, is_heard in zip(ranked, heard, strict=True)
+        if is_heard
+    )[-BEST:]
+    mean = sum(best) / max(len(best), 1)
     shares = [min(score / mean, 1.0) if mean > 0 else 0.0 for score in scores]
     if evidence is None:
         return shares

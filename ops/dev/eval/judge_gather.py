@@ -1,0 +1,188 @@
+"""Gather what the judge of relevance is fitted on: questions to chats and to memories, as the shipped path ranks them."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from ops.dev import shipped
+from ops.dev.eval import relevance_sample, samples
+from ops.dev.eval.asking import asked_as_message
+from ops.dev.eval.judge_fit import Asked, Told, fitted
+from ops.dev.eval.relevance import HOWS, is_text_of, remember
+from ops.dev.eval.relevance_sample import RelevanceSample
+from ops.dev.eval.samples import UNANSWERABLE, SampleChat, SampleQuestion
+from ops.dev.observe import Say
+from ops.dev.shipped import Shipped
+from pipeline.recall import relevance
+from pipeline.recall.ask.ask import Ask, parse_question
+from pipeline.recall.ask.request import Stopwatch, for_context
+from pipeline.recall.find_and_rank import gather_ranked
+from pipeline.recall.message_ranking import ranking_of
+from pipeline.recall.prepare import prepare_query
+from pipeline.recall.rank.ranked import Ranked, Scored
+from pipeline.recall.relevance.evidence import By
+from pipeline.text.excerpt import Wanted
+from schemas.messages import ChatIn, MessageIn
+from schemas.payloads import ContextQuery
+from schemas.settings import Settings
+
+FITTED = Path(relevance.__file__).with_name("fitted.toml")
+HASHED = "deterministic"
+"""The space without meaning, in which it is fitted what is judged by words alone."""
+
+
+def tables(settings: Settings, real: Path | None, say: Say) -> dict[str, dict[str, float]]:
+    """Fit the judge on the chats of the part `fit`, and on real talk in a folder; returns its tables by name."""
+    configured = _gathered(settings, real, say)
+    hashed = _gathered(settings.model_copy(update={"embedding_provider": HASHED}), real, say)
+    by_what: dict[By, tuple[Sequence[Asked], Sequence[Told]]] = {
+        "both": configured,
+        "words": hashed,
+        "meaning": configured,
+    }
+    return {
+        f"{judged}.{by}": table
+        for by, (asked, told) in by_what.items()
+        for judged, table in fitted(asked, told, by).items()
+    }
+
+
+def written(settings: Settings, real: Path | None, say: Say) -> dict[str, dict[str, float]]:
+    """Fit the judge, write its tables where it reads them, and return them."""
+    found = tables(settings, real, say)
+    parts = [
+        "# The weights of the judge of relevance, written by `backscroll dev fit --judge`"
+        f"{' --real DIR' if real else ''} on {date.today()}",  # noqa: DTZ011 - for people
+        f"# with the embedding model {settings.embedding_model or settings.embedding_provider or 'by default'}.",
+    ]
+    for name, table in sorted(found.items()):
+        parts += ["", f"[{name}]", *(f"{key} = {value}" for key, value in table.items())]
+    FITTED.write_text("\n".join([*parts, ""]), "utf-8")
+    return found
+
+
+def real_chats(folder: Path) -> Iterator[SampleChat]:
+    """Read real talk: `chat`, `messages`, and `questions` with their evidence."""
+    for path in sorted(folder.glob("*.json")):
+        read: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        yield SampleChat(
+            name=path.stem,
+            chat=ChatIn.model_validate(read["chat"]),
+            messages=[MessageIn.model_validate(message) for message in read["messages"]],
+            cases=[
+                SampleQuestion(
+                    question=each["question"],
+                    kind=each["kind"],
+                    evidence=each["evidence"],
+                    tokens=(),
+                    unexpected=(),
+                    answer="",
+                    asked_at=each.get("asked_at"),
+                )
+                for each in read["questions"]
+            ],
+        )
+
+
+def _gathered(settings: Settings, real: Path | None, say: Say) -> tuple[list[Asked], list[Told]]:
+    asked: list[Asked] = []
+    told: list[Told] = []
+    sample = relevance_sample.read("fit")
+    with shipped.temporary(settings) as backscroll:
+        for chat in samples.chosen("fit"):
+            backscroll.fill(chat.chat, chat.messages, say)
+            asked += _asked(backscroll, "written", chat, sample, say)
+            told += _told(backscroll, chat, sample, say)
+        for chat in real_chats(real) if real else ():
+            backscroll.fill(chat.chat, chat.messages, say)
+            asked += _asked(backscroll, chat.name.partition("_")[0], chat, sample, say)
+    return asked, told
+
+
+def _asked(
+    backscroll: Shipped, source: str, chat: SampleChat, sample: RelevanceSample, say: Say
+) -> Iterator[Asked]:
+    """Ask a chat what it knows, the same without the evidence, and what nobody there ever said."""
+    cases = [(case.question, case) for case in chat.cases]
+    absent = [each.question for each in sample.absent.get(chat.name, ())]
+    absent += [case.question for case in chat.cases if case.kind == UNANSWERABLE or not case.evidence]
+    for number, (question, case) in enumerate(cases, start=1):
+        say(f"{chat.name}: question {number} of {len(cases)}")
+        if not case.evidence:
+            continue
+        ask, found = _found(backscroll, chat, question, case)
+        if found.retrieved is None or not ask.terms.lexemes:
+            continue
+        evidence = frozenset(case.evidence)
+        rest = [c for c in found.retrieved.candidates if c.external_id not in evidence]
+        without = ranking_of(ask, replace(found.retrieved, candidates=rest)).hits
+        for kind, ranked in (("answerable", found.ranked), ("removed", without)):
+            yield _as_asked(source, chat, kind, question, ranked, found, evidence)
+    for question in absent:
+        ask, found = _found(backscroll, chat, question)
+        if found.retrieved is not None and ask.terms.lexemes:
+            yield _as_asked(source, chat, "absent", question, found.ranked, found)
+
+
+def _as_asked(
+    source: str,
+    chat: SampleChat,
+    kind: Any,
+    question: str,
+    ranked: Sequence[Scored],
+    found: Ranked,
+    evidence: frozenset[str] = frozenset(),
+) -> Asked:
+    if found.retrieved is None:
+        raise RuntimeError("nothing was searched")
+    return Asked(
+        source=source,
+        chat=chat.name,
+        kind=kind,
+        question=question,
+        ranked=[hit for hit in ranked if not hit.candidate.aside],
+        statistics=found.retrieved.statistics,
+        evidence=evidence,
+    )
+
+
+def _found(
+    backscroll: Shipped, chat: SampleChat, question: str, case: SampleQuestion | None = None
+) -> tuple[Ask, Ranked]:
+    """Find and rank as a context does, without recent talk."""
+    database, tenant = backscroll.database, backscroll.tenant
+    query = ContextQuery(
+        chat_id=chat.chat.chat_id,
+        query=question,
+        user_id=asked_as_message(chat.chat, chat.messages, question).sender_id,
+        include_history=False,
+        as_of=case.asked_at if case else None,
+    )
+    with database.tenant(tenant) as connection:
+        parsed = parse_question(connection, for_context(connection, query, backscroll.settings))
+    ask = prepare_query(database, tenant, parsed, backscroll.resources.embedder, Stopwatch())
+    return ask, gather_ranked(database, tenant, ask, Stopwatch())
+
+
+def _told(backscroll: Shipped, chat: SampleChat, sample: RelevanceSample, say: Say) -> Iterator[Told]:
+    """Ask for memories and passages: literally, in other words, and for something near."""
+    told = [each for each in sample.told if each.chat == chat.name]
+    remember(backscroll, chat, told)
+    for each in told:
+        say(f"{chat.name}: {each.type}")
+        for how in HOWS:
+            ask, found = _found(backscroll, chat, getattr(each, how))
+            alike = [m for m in found.memories if (m.type == "document") == (each.type == "passage")]
+            if alike:
+                yield Told(
+                    chat=chat.name,
+                    how=how,
+                    wanted=Wanted.of(ask.question.content, ask.request.chat.language),
+                    texts=[memory.content for memory in alike],
+                    cosines=[memory.cosine for memory in alike],
+                    named=[memory.is_named for memory in alike],
+                    right=[how != "shared" and is_text_of(memory.content, each) for memory in alike],
+                )

@@ -1,0 +1,138 @@
+"""The judge of relevance: it knows when a chat does not know, and a line's worth follows from that."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.recall.find.candidate import Statistics
+from pipeline.recall.rank.ranked import Scored
+from pipeline.recall.relevance import judge, signals
+from pipeline.recall.relevance.evidence import By, Evidence
+from pipeline.recall.relevance.judge import LIMIT, MIN_MESSAGES, NEAREST
+from pipeline.recall.relevance.logistic import LIMITS, fitted
+from pipeline.text.excerpt import Wanted
+from tests.recall.found import hit
+
+CHAT = Statistics(
+    messages=1000,
+    mean_length=8,
+    document_frequency={"boiler": 3, "show": 40, "caldav": 0},
+    mean_cosine=0.1,
+)
+WAYS: tuple[By, ...] = ("both", "words", "meaning")
+SCORES = st.lists(st.floats(0, 10), max_size=30)
+TEXTS = st.lists(
+    st.text(max_size=60) | st.sampled_from(["Запри бойлер", "ボイラーが壊れた", "boiler E41"]), max_size=8
+)
+
+
+def found(*held: str, cosine: float = 0.1) -> list[Scored]:
+    """Messages that hold these words each, as like the question as this; the best one first."""
+    return [
+        hit(
+            number,
+            words,
+            3.0 - number / 10,
+            terms=dict.fromkeys(words.split(), 1),
+            cosine=cosine,
+            parts={"words": 1.0, "session_words": len(words.split()) / 3},
+        )
+        for number, words in enumerate(held)
+    ]
+
+
+def ranked(scores: list[float]) -> list[Scored]:
+    return [hit(number, "hm", score) for number, score in enumerate(sorted(scores, reverse=True))]
+
+
+@pytest.mark.parametrize("by", WAYS)
+def test_the_better_the_best_messages_match_the_likelier_the_chat_knows(by: By) -> None:
+    pairs = [
+        (found("boiler show caldav", cosine=0.7), found("show", cosine=0.1)),
+        (found("boiler caldav", cosine=0.5), found("boiler", cosine=0.2)),
+    ]
+    for better, worse in pairs:
+        assert judge.evidence(better, CHAT, by).probability > judge.evidence(worse, CHAT, by).probability
+
+
+@pytest.mark.parametrize("by", WAYS)
+def test_a_chat_without_anything_like_it_does_not_know_and_says_what_decided(by: By) -> None:
+    evidence = judge.evidence(found("", "", cosine=0.05), CHAT, by)
+    assert evidence.level == "none"
+    assert set(evidence.parts) == fitted("question", by).weights.keys()
+
+
+def test_it_is_never_denied_where_nobody_can_tell() -> None:
+    nothing = found("", cosine=0.05)
+    few = judge.evidence(nothing, replace(CHAT, messages=MIN_MESSAGES - 1), "both")
+    waits = judge.evidence(nothing, CHAT, "both", "messages wait for their vectors")
+    assert (few.level, waits.level) == ("weak", "weak")
+    assert f"has {MIN_MESSAGES - 1} messages" in few.unsure
+    assert waits.unsure == "messages wait for their vectors"
+
+
+@given(SCORES)
+def test_without_evidence_at_most_the_nearest_are_shown(scores: list[float]) -> None:
+    worths = judge.worths(ranked(scores), Evidence(level="none", probability=0.1, share=0.2))
+    distinct = len(set(scores)) == len(scores)
+    assert not distinct or sum(value >= LIMIT for value in worths) <= NEAREST
+
+
+@given(SCORES, st.floats(0, 1), st.floats(0, 1))
+def test_the_likelier_an_answer_the_more_is_shown(scores: list[float], one: float, other: float) -> None:
+    less, more = sorted((one, other))
+    shown = [
+        judge.worths(ranked(scores), Evidence(level="weak", probability=0.5, share=share))
+        for share in (less, more)
+    ]
+    assert all(low <= high for low, high in zip(*shown, strict=True))
+
+
+def test_what_has_the_very_words_does_not_hide_the_rest() -> None:
+    exact = hit(1, "v2.4 is revoked", 4.0, parts={"words": 1.0, "exact": 3.0})
+    rest = [hit(number, "the fix", 1.0, parts={"words": 1.0}) for number in (2, 3)]
+    assert min(judge.worths([exact, *rest], None)) == 1.0
+    aside = hit(4, "what is fixed?", 9.0, aside=True)
+    assert judge.worths([aside, *rest], None) == [0.0, 1.0, 1.0]
+
+
+@given(TEXTS, st.data())
+def test_each_memory_is_judged_the_same_in_whatever_order_they_were_found(
+    texts: list[str], data: st.DataObject
+) -> None:
+    cosines = data.draw(st.lists(st.none() | st.floats(-1, 1), min_size=len(texts), max_size=len(texts)))
+    order = data.draw(st.permutations(range(len(texts))))
+    wanted = Wanted.of("what does the boiler show?", "english")
+    for by in WAYS:
+        first = judge.texts(texts, cosines, wanted, by)
+        again = judge.texts([texts[i] for i in order], [cosines[i] for i in order], wanted, by)
+        assert np.all((first >= 0) & (first <= 1))
+        assert np.allclose(first[list(order)], again)
+
+
+@pytest.mark.parametrize("by", WAYS)
+def test_a_memory_that_answers_is_likelier_than_one_that_does_not(by: By) -> None:
+    wanted = Wanted.of("what does the boiler show?", "english")
+    texts = ["The boiler shows E41", "The marina has a boat", "Tea is at five"]
+    right, *others = judge.texts(texts, [0.6, 0.05, 0.0], wanted, by)
+    assert right >= LIMIT > max(others)
+    assert judge.level_of_text(float(right), by) != "none" == judge.level_of_text(float(max(others)), by)
+
+
+def test_a_word_that_few_texts_hold_counts_more_than_one_of_all() -> None:
+    wanted = Wanted.of("does the boiler leak?", "english")
+    texts = ["a leak", "the boiler", "my boiler", "our boiler"]
+    coverage = signals.of_texts(texts, [None] * 4, wanted, [False] * 4)["coverage"]
+    assert coverage[0] > coverage[1] == coverage[3]
+
+
+def test_every_weight_is_of_a_signal_that_exists() -> None:
+    question = signals.of_question(found("boiler"), CHAT)
+    text = signals.of_texts(["boiler"], [0.5], Wanted.of("boiler", "english"), [False])
+    for by in WAYS:
+        assert fitted("question", by).weights.keys() <= question.keys()
+        assert fitted("text", by).weights.keys() <= text.keys()
+    assert LIMITS[0] == "constant"
