@@ -189,8 +189,13 @@ class Settings(BaseSettings):
     openai_api_key: Secret = _also("", "OPENAI_API_KEY", None)
     """Key for that server."""
     reranker_model: str | None = None
-    """Cross-encoder, a name on the Hugging Face hub or a folder, that rescores the 20 best messages (extra
-    `sentence-transformers`)."""
+    """Cross-encoder that rescores the 20 best messages: a name on the Hugging Face hub or a folder (extra
+    `sentence-transformers`), or with `RERANKER_URL` the model's name there."""
+    reranker_url: HttpUrl | None = None
+    """Reranker on a server, which is sent questions and the 20 best messages: `/rerank` of Cohere, Jina or vLLM (with
+    `RERANKER_MODEL`), or of text-embeddings-inference (without). After 0.3 s a context is ranked without it."""
+    reranker_api_key: Secret = None
+    """Key for that server."""
     hyde_model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """Language model that makes up an answer to search with, for requests with `hyde`. It is sent only the
     question, and without session memory nothing."""
@@ -305,7 +310,7 @@ class Settings(BaseSettings):
             postgres_parameters(url.get_secret_value())
         return url
 
-    @field_validator("api_key", "openai_api_key")
+    @field_validator("api_key", "openai_api_key", "reranker_api_key")
     @classmethod
     def _fits_a_header(cls, key: SecretStr | None) -> SecretStr | None:
         if key is not None and not _HEADER_VALUE.fullmatch(key.get_secret_value()):

@@ -46,7 +46,7 @@ SECRETS = frozenset(
 )
 _OF_JOBS = ("database_url", "maintenance_database_url", "redis_url")
 READ_SECRETS: Mapping[str, tuple[str, ...]] = {
-    "api": ("database_url", "redis_url", "api_key", "openai_api_key"),
+    "api": ("database_url", "redis_url", "api_key", "openai_api_key", "reranker_api_key"),
     "beat": ("redis_url",),
     "flower": ("redis_url",),
     "metrics": _OF_JOBS,

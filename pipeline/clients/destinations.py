@@ -1,6 +1,7 @@
 """Report what the settings send to other machines, and where: nothing, unless a setting names a model there."""
 
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 from pipeline.clients import factory
 from pipeline.clients.http_embedder import HttpEmbedder
@@ -30,6 +31,10 @@ def sent_elsewhere(settings: Settings, spaces: Sequence[EmbeddingSpace] = ()) ->
                 "Texts of messages, sessions and memories, and questions, are sent to "
                 f"{embedder.url}, where {factory.space_by_name(named, ()).model} embeds them"
             )
+    if settings.reranker_url and not is_local(settings.reranker_url):
+        # without what the URL may hold of a password
+        at = urlsplit(settings.reranker_url).netloc.rpartition("@")[2]
+        sentences.append(f"Questions, and the messages found for them, are sent to {at}, which reranks them")
     hyde = settings.hyde_model
     models = {
         "summarize": factory.make_summary_model(settings),

@@ -7,6 +7,7 @@ from pipeline.clients import deterministic, http_embedder, sentence_transformers
 from pipeline.clients.cross_encoder import CrossEncoderReranker
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.http_embedder import OLLAMA, OPENAI, HttpEmbedder
+from pipeline.clients.http_reranker import HttpReranker
 from pipeline.clients.known_models import known_model
 from pipeline.clients.onnx import onnx, onnx_bundled
 from pipeline.clients.onnx.onnx import OnnxEmbedder
@@ -170,8 +171,14 @@ def space_by_name(settings: Settings, stored: Sequence[EmbeddingSpace]) -> Embed
     return next(matching, named)
 
 
-def make_reranker(model: str | None) -> Reranker | None:
-    """Make the cross-encoder of this name or folder; None without a name. Raises `SettingsError`."""
+def make_reranker(settings: Settings) -> Reranker | None:
+    """Make the reranker behind a URL, or the cross-encoder in this process; None if none is named.
+
+    Raises `SettingsError`.
+    """
+    model, key = settings.reranker_model, settings.reranker_api_key
+    if settings.reranker_url:
+        return HttpReranker(settings.reranker_url, model, key.get_secret_value() if key else None)
     return CrossEncoderReranker(model) if model else None
 
 

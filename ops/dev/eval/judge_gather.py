@@ -1,4 +1,4 @@
-"""Gather what the judge of relevance is fitted on: questions to chats and to memories, as the shipped path ranks them."""
+"""Gather what the judge of relevance is fitted on: questions to chats and to memories, as they are ranked."""
 
 import json
 from collections.abc import Iterator, Sequence
