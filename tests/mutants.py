@@ -310,7 +310,7 @@ def main() -> int:
     parser.add_argument("--module", action="append", required=True, help="a file or folder; may be repeated")
     parser.add_argument("--count", type=int, default=60, help="mutants over all modules")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--least", type=float, default=0.0, help="the share in % that must be killed")
+    parser.add_argument("--least", type=float, default=0.0, help="the share in %% that must be killed")
     parser.add_argument("--list", action="store_true", help="print the sampled mutants and run nothing")
     if "--serve" in sys.argv:
         serve()

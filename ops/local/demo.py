@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Sequence
 from datetime import timedelta
 from importlib.resources import as_file, files
 from typing import Any
@@ -33,6 +34,8 @@ QUESTIONS = (
     "What became of Gerald?",
     "What is Dona Graça's phone number?",
 )
+WHOLE = QUESTIONS[3]
+"""The question whose context is printed as a bot gets it."""
 BUDGET_TOKENS = 600
 # The sample is imported in one piece, and so is complete at once.
 SETTLE = timedelta(seconds=1)
@@ -133,17 +136,32 @@ def _ask(launched: Launched, chat_id: str, question: dict[str, Any], console: Co
 
 
 def report(question: dict[str, Any], context: Context, most: int = LINES_SHOWN) -> list[str]:
-    """Return a question, the best lines of its context with the reason of the first, and the answer that is known."""
+    """Return a question, the best lines of its context with the reason of the first, and the answer that is known.
+
+    Lines are cut around the answer. Of the question `WHOLE` all of the context is returned.
+    """
     items = [item for block in context.blocks for item in block.items]
     best = sorted(items, key=lambda item: -(item.score or 0))[:most]
     lines = [question["question"]]
-    for number, item in enumerate(best):
+    if question["question"] == WHOLE:
+        lines += [f"  │ {line}" for line in context.text.splitlines()]
+    for number, item in enumerate([] if question["question"] == WHOLE else best):
         day = f"{item.at.day} {item.at:%B}, " if item.at and item.kind == "message" else ""
-        lines.append(f"  {preview(day + item.text, LINE_CHARS)}")
+        lines.append(f"  {_around(day + item.text, question['tokens'])}")
         if not number:
             lines.append(f"      ↳ {item.reason}")
     more = f"… and {len(items) - len(best)} more" if len(items) > len(best) else "all that is shown"
+    sure = (
+        f", evidence {context.evidence} ({context.evidence_probability or 0:.0%})" if context.evidence else ""
+    )
     lines.append(
-        f"  {more}, {context.used_tokens} of {context.budget} tokens. The answer: {question['answer']}"
+        f"  {more}, {context.used_tokens} of {context.budget} tokens{sure}. The answer: {question['answer']}"
     )
     return lines + [f"  degraded: {reason}" for reason in context.degraded]
+
+
+def _around(text: str, answers: Sequence[str]) -> str:
+    """Return the part of a line around the first of the answer's pieces that it holds, or its beginning."""
+    at = max((text.casefold().find(answer.casefold()) for answer in answers), default=-1)
+    start = max(0, at - LINE_CHARS // 2) if at > LINE_CHARS // 2 else 0
+    return preview(("… " if start else "") + text[start:], LINE_CHARS)

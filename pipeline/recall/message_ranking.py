@@ -40,7 +40,10 @@ def evidence_of(query: Ask, ranked: Sequence[Scored], retrieved: CandidateSet | 
         hit.candidate.cosine is None and not hit.candidate.aside and hit.candidate.text.strip()
         for hit in ranked
     )
-    unsure = "; ".join([*query.degraded, *(["messages wait for their vectors"] if waits else [])])
+    reasons = [*query.degraded, *(["messages wait for their vectors"] if waits else [])]
+    if by == "meaning":
+        reasons.append("the question is in another language than the chat")
+    unsure = "; ".join(reasons)
     return judge.evidence(ranked, retrieved.statistics, by, unsure)
 
 

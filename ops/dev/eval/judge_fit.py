@@ -22,6 +22,8 @@ from pipeline.text.excerpt import Wanted
 
 Kind = Literal["answerable", "removed", "absent"]
 """Questions that the chat answers, those without their evidence, and those that nobody there ever answered."""
+How = Literal["literal", "reworded", "shared", "other"]
+"""How a memory or passage is asked for: `shared`, for something near it; `other`, for what was said in the chat."""
 OF_WORDS, OF_MEANING = (
     ("coverage", "coverage_together", "session_words", "unknown"),
     ("cosine", "cosine_rise"),
@@ -68,7 +70,7 @@ class Told:
     """A question to memories, or to passages, with those that were found."""
 
     chat: str
-    how: Literal["literal", "reworded", "shared", "search"]
+    how: How
     wanted: Wanted
     texts: Sequence[str]
     cosines: Sequence[float | None]

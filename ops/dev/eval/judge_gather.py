@@ -10,7 +10,7 @@ from typing import Any
 from ops.dev import shipped
 from ops.dev.eval import relevance_sample, samples
 from ops.dev.eval.asking import asked_as_message
-from ops.dev.eval.judge_fit import Asked, Told, fitted
+from ops.dev.eval.judge_fit import Asked, How, Told, fitted
 from ops.dev.eval.relevance import HOWS, is_text_of, remember
 from ops.dev.eval.relevance_sample import RelevanceSample
 from ops.dev.eval.samples import UNANSWERABLE, SampleChat, SampleQuestion
@@ -94,18 +94,26 @@ def _gathered(settings: Settings, real: Path | None, say: Say) -> tuple[list[Ask
     with shipped.temporary(settings) as backscroll:
         for chat in samples.chosen("fit"):
             backscroll.fill(chat.chat, chat.messages, say)
-            asked += _asked(backscroll, "written", chat, sample, say)
+            # before it is asked: that nothing of them answers a question to the chat is learned as well
+            remember(backscroll, chat, [each for each in sample.told if each.chat == chat.name])
+            for question, pools in _asked(backscroll, "written", chat, sample, say):
+                asked.append(question)
+                told += pools
             told += _told(backscroll, chat, sample, say)
         for chat in real_chats(real) if real else ():
             backscroll.fill(chat.chat, chat.messages, say)
-            asked += _asked(backscroll, chat.name.partition("_")[0], chat, sample, say)
+            source = chat.name.partition("_")[0]
+            asked += [question for question, _ in _asked(backscroll, source, chat, sample, say)]
     return asked, told
 
 
 def _asked(
     backscroll: Shipped, source: str, chat: SampleChat, sample: RelevanceSample, say: Say
-) -> Iterator[Asked]:
-    """Ask a chat what it knows, the same without the evidence, and what nobody there ever said."""
+) -> Iterator[tuple[Asked, list[Told]]]:
+    """Ask a chat what it knows, the same without the evidence, and what nobody there ever said.
+
+    With each question come the memories and passages that were found for it, none of which answers it.
+    """
     cases = [(case.question, case) for case in chat.cases]
     absent = [each.question for each in sample.absent.get(chat.name, ())]
     absent += [case.question for case in chat.cases if case.kind == UNANSWERABLE or not case.evidence]
@@ -120,11 +128,13 @@ def _asked(
         rest = [c for c in found.retrieved.candidates if c.external_id not in evidence]
         without = ranking_of(ask, replace(found.retrieved, candidates=rest)).hits
         for kind, ranked in (("answerable", found.ranked), ("removed", without)):
-            yield _as_asked(source, chat, kind, question, ranked, found, evidence)
+            pools = _pools(chat, "other", ask, found) if kind == "answerable" else []
+            yield _as_asked(source, chat, kind, question, ranked, found, evidence), pools
     for question in absent:
         ask, found = _found(backscroll, chat, question)
         if found.retrieved is not None and ask.terms.lexemes:
-            yield _as_asked(source, chat, "absent", question, found.ranked, found)
+            asked = _as_asked(source, chat, "absent", question, found.ranked, found)
+            yield asked, _pools(chat, "other", ask, found)
 
 
 def _as_asked(
@@ -169,20 +179,28 @@ def _found(
 
 def _told(backscroll: Shipped, chat: SampleChat, sample: RelevanceSample, say: Say) -> Iterator[Told]:
     """Ask for memories and passages: literally, in other words, and for something near."""
-    told = [each for each in sample.told if each.chat == chat.name]
-    remember(backscroll, chat, told)
-    for each in told:
+    for each in (each for each in sample.told if each.chat == chat.name):
         say(f"{chat.name}: {each.type}")
         for how in HOWS:
             ask, found = _found(backscroll, chat, getattr(each, how))
-            alike = [m for m in found.memories if (m.type == "document") == (each.type == "passage")]
-            if alike:
-                yield Told(
-                    chat=chat.name,
-                    how=how,
-                    wanted=Wanted.of(ask.question.content, ask.request.chat.language),
-                    texts=[memory.content for memory in alike],
-                    cosines=[memory.cosine for memory in alike],
-                    named=[memory.is_named for memory in alike],
-                    right=[how != "shared" and is_text_of(memory.content, each) for memory in alike],
-                )
+            yield from _pools(chat, how, ask, found, None if how == "shared" else each)
+
+
+def _pools(
+    chat: SampleChat, how: How, ask: Ask, found: Ranked, right: relevance_sample.Told | None = None
+) -> list[Told]:
+    """Return the memories and the passages that were found for a question, and which of them answers it."""
+    pools = [[m for m in found.memories if (m.type == "document") is kind] for kind in (True, False)]
+    return [
+        Told(
+            chat=chat.name,
+            how=how,
+            wanted=Wanted.of(ask.question.content, ask.request.chat.language),
+            texts=[memory.content for memory in pool],
+            cosines=[memory.cosine for memory in pool],
+            named=[memory.is_named for memory in pool],
+            right=[right is not None and is_text_of(memory.content, right) for memory in pool],
+        )
+        for pool in pools
+        if pool
+    ]

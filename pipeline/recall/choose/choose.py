@@ -52,7 +52,13 @@ def choose(
     # with `fill` nothing is worth too little
     limit = 0.0 if query.fill else judge.LIMIT
     ranked, evidence = results.ranked, None if query.fill else results.evidence
-    values = dict(zip((hit.candidate.id for hit in ranked), judge.worths(ranked, evidence), strict=True))
+    values = dict(
+        zip(
+            (hit.candidate.id for hit in ranked),
+            judge.worths(ranked, evidence, results.judged_by),
+            strict=True,
+        )
+    )
     reach, base = len(recent_talk), 1.0
     if parameters.history_yields and searched:
         best = {hit.candidate.id for hit in ranked[: recent.TOP_HITS]}

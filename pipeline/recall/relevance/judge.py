@@ -1,6 +1,6 @@
 """Judge what was found for a question: whether the chat knows, and each memory and passage. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pipeline.recall.find.candidate import Statistics
 from pipeline.recall.rank.ranked import Scored
@@ -16,6 +16,8 @@ BEST = 3
 """Messages whose mean score is worth 1: the best alone may be chance."""
 NO_SCALE = ("length", "phrase", "exact")
 """Parts of a score that do not set what others are worth: a long message, or one that has the very words."""
+OF_WORDS = ("words", "session_words")
+"""Parts of a score that mean nothing where the question is in another language than the chat."""
 MIN_MESSAGES = 50
 """Messages of a chat below which nobody can say that it does not know: their cosines have no distribution."""
 NEAREST = 3
@@ -40,27 +42,21 @@ def evidence(ranked: Sequence[Scored], statistics: Statistics, by: By, unsure: s
     return Evidence(
         level=level,
         probability=round(probability, 4),
-        share=min(1.0, probability / judge.full_from),
+        share=1.0 if unsure else min(1.0, probability / judge.full_from),
         parts={name: round(float(weight * found[name][0]), 4) for name, weight in judge.weights.items()},
         unsure=unsure,
     )
 
 
-def worths(ranked: Sequence[Scored], evidence: Evidence | None) -> list[float]:
+def worths(ranked: Sequence[Scored], evidence: Evidence | None, by: By = "both") -> list[float]:
     """Return what messages are worth: the score as a share of the mean of the best `BEST`, times the evidence's share.
 
     Without evidence only the `NEAREST` are worth showing. Asides are worth nothing.
     """
-    heard = [not hit.candidate.aside for hit in ranked]
-    scores = [
-        max(hit.score - hit.parts.get("length", 0.0), 0.0) if is_heard else 0.0
-        for hit, is_heard in zip(ranked, heard, strict=True)
-    ]
-    best = sorted(
-        (hit.score - sum(hit.parts.get(name, 0.0) for name in NO_SCALE))
-        for hit, is_heard in zip(ranked, heard, strict=True)
-        if is_heard
-    )[-BEST:]
+    ignored = ("length", *OF_WORDS) if by == "meaning" else ("length",)
+    scores = [0.0 if hit.candidate.aside else max(_without(hit, ignored), 0.0) for hit in ranked]
+    heard = [hit for hit in ranked if not hit.candidate.aside]
+    best = sorted(_without(hit, {*ignored, *NO_SCALE}) for hit in heard)[-BEST:]
     mean = sum(best) / max(len(best), 1)
     shares = [min(score / mean, 1.0) if mean > 0 else 0.0 for score in scores]
     if evidence is None:
@@ -69,6 +65,10 @@ def worths(ranked: Sequence[Scored], evidence: Evidence | None) -> list[float]:
         nearest = sorted(shares, reverse=True)[:NEAREST]
         return [LIMIT if nearest and 0 < share >= nearest[-1] else 0.0 for share in shares]
     return [share * evidence.share for share in shares]
+
+
+def _without(hit: Scored, parts: Collection[str]) -> float:
+    return hit.score - sum(hit.parts.get(name, 0.0) for name in parts)
 
 
 def texts(
