@@ -235,6 +235,8 @@ class LoggedContext(Frozen):
     used_tokens: int
     budget: int
     latency_ms: float
+    evidence: EvidenceLevel | None
+    """Whether what was shown answers the question. Null: it was not judged."""
     degraded: list[str]
     answer: str | None
     used: list[str] | None

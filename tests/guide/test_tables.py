@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from ops import exit_codes
 from pipeline.recall.ask.profiles import PROFILES
 from pipeline.recall.ask.weights import Weights
-from pipeline.recall.choose import worth
+from pipeline.recall.relevance import judge
 from pipeline.store.search import keyword_search, vector_search
 from schemas.context import BlockKind, Context, DropReason
 from schemas.languages import CONFIGURATIONS
@@ -59,7 +59,7 @@ def test_the_context_is_described_field_by_field() -> None:
     assert tuple(names(blocks[0])) == get_args(BlockKind)
     questions = {name for row in CONTEXT.table("field of a question") for name in names(row[0])}
     assert questions == set(ContextQuery.model_fields)
-    assert f"worth less than {worth.LIMIT:g} is not shown" in CONTEXT.sentences
+    assert f"worth less than {judge.LIMIT:g} is not shown" in CONTEXT.sentences
     assert set(get_args(DropReason)) <= set(names(CONTEXT.section("## Explanations")))
 
 

@@ -38,9 +38,6 @@ def of_question(ranked: Sequence[Scored], statistics: Statistics) -> dict[str, A
         "unknown": _share(
             [word for word, count in statistics.document_frequency.items() if not count], rarity
         ),
-        "unknown": _share(
-            [word for word, count in statistics.document_frequency.items() if not count], rarity
-        ),
         "cosine": nearest,
         "cosine_rise": nearest - statistics.mean_cosine,
         "score": scores[0],
