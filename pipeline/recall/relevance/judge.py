@@ -32,6 +32,7 @@ def evidence(ranked: Sequence[Scored], statistics: Statistics, by: By, unsure: s
         unsure = (
             unsure or f"the chat has {statistics.messages} messages, and {MIN_MESSAGES} are needed to tell"
         )
+    values = {name: float(found[name][0]) for name in judge.weights}
     level: EvidenceLevel = "strong" if probability >= judge.strong_from else "weak"
     if probability < judge.none_below and not unsure:
         level = "none"
@@ -39,7 +40,8 @@ def evidence(ranked: Sequence[Scored], statistics: Statistics, by: By, unsure: s
         level=level,
         probability=round(probability, 4),
         share=min(1.0, probability / judge.full_from),
-        parts={name: round(float(weight * found[name][0]), 4) for name, weight in judge.weights.items()},
+        parts={name: round(weight * values[name], 4) for name, weight in judge.weights.items()},
+        signals=values,
         unsure=unsure,
     )
 
