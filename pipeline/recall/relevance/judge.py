@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from pipeline.recall.find.candidate import Statistics
 from pipeline.recall.rank.ranked import Scored
 from pipeline.recall.relevance import signals
@@ -71,9 +73,14 @@ def texts(
     by: By,
     named: Sequence[bool] | None = None,
 ) -> Array:
-    """Return the probability of each memory, or of each passage, to say what is asked; see `signals.of_texts`."""
+    """Return the probability of each memory, or of each passage, to say what is asked; see `signals.of_texts`.
+
+    One that waits for its vector is judged by its words alone.
+    """
     found = signals.of_texts(contents, cosines, wanted, named or [False] * len(contents))
-    return fitted("text", by).probabilities(found)
+    waits = [cosine is None for cosine in cosines]
+    by_words = fitted("text", "words").probabilities(found)
+    return np.where(waits, by_words, fitted("text", by).probabilities(found))
 
 
 def level_of_text(best: float, by: By) -> EvidenceLevel:
