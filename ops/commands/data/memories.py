@@ -207,8 +207,8 @@ def search(
     ]
     headings = ("#", "score", "of", "type", "since", "learned in", "statement and why")
     table = rendering.rows(headings, cells, right=("#", "score"), cut="statement and why")
-    judged = evidence.in_words(result.evidence)
-    call.answer({"query": words, **dict(result)}, judged, table if cells else "No memory matches.")
+    shown = [evidence.in_words(result.evidence), table] if cells else ["No memory matches."]
+    call.answer({"query": words, **dict(result)}, *shown)
     for problem in result.degraded:
         rendering.warn(f"Degraded: {problem}")
 

@@ -33,10 +33,14 @@ class Evidence:
     parts: Mapping[str, float] = field(default_factory=dict)
     # what was looked at, by signal
     signals: Mapping[str, float] = field(default_factory=dict)
+    # how likely the best memory or passage that is shown answers, where that decides; 0: messages do
+    told: float = 0.0
     # why it is not called none where it is improbable; empty: nothing speaks against it
     unsure: str = ""
 
     def reasons(self) -> list[str]:
         """Say what decided, most decisive first."""
+        told = [f"a memory or passage answers it with a probability of {self.told:.0%}"] if self.told else []
         decisive = sorted(self.parts, key=lambda name: -abs(self.parts[name]))
-        return [SAID[name].format(self.signals[name]) for name in decisive if self.parts[name]]
+        said = [SAID[name].format(self.signals[name]) for name in decisive if self.parts[name]]
+        return [reason.replace("%", " %") for reason in told + said]

@@ -1,6 +1,7 @@
 """Judge what was found for a question: whether the chat knows, and each memory and passage. Pure."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,6 +19,7 @@ BEST = 3
 """Messages whose mean score is worth 1: the best alone may be chance."""
 MIN_MESSAGES = 50
 """Messages of a chat below which nobody can say that it does not know: their cosines have no distribution."""
+LEVELS: Sequence[EvidenceLevel] = ("none", "weak", "strong")
 NEAREST = 3
 """Messages shown where there is no evidence, marked as such."""
 
@@ -81,6 +83,18 @@ def texts(
     waits = [cosine is None for cosine in cosines]
     by_words = fitted("text", "words").probabilities(found)
     return np.where(waits, by_words, fitted("text", by).probabilities(found))
+
+
+def with_told(evidence: Evidence, told: float, by: By) -> Evidence:
+    """Return the evidence of a context whose best memory or passage answers with the probability `told`.
+
+    What messages do not say, one of these may.
+    """
+    level = level_of_text(told, by)
+    if LEVELS.index(level) <= LEVELS.index(evidence.level):
+        return evidence
+    probability = round(max(told, evidence.probability), 4)
+    return replace(evidence, level=level, probability=probability, told=told)
 
 
 def level_of_text(best: float, by: By) -> EvidenceLevel:
