@@ -88,7 +88,7 @@ TOOLS = {
         gives=_fields("user_id", current=_KNOWN | {"learned_in": _fields("chat_id")}, earlier=_KNOWN),
     ),
     "chats": Tool(
-        description="List chats and their ids.",
+        description="List chats.",
         route="GET /v1/chats",
         takes="after",
         required=0,
