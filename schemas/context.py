@@ -142,6 +142,8 @@ class Explanation(Frozen):
     """How the components of a hit of each kind make its score."""
     evidence: dict[str, float] = Field(default_factory=dict)
     """What decided on the evidence, by signal: the parts of the logarithm of the odds."""
+    evidence_reasons: list[str] = Field(default_factory=list)
+    """The same in plain words, most decisive first."""
     unsure: str = ""
     """Why the evidence cannot be none, such as few messages."""
     constants: dict[str, float] = Field(default_factory=dict)
@@ -235,6 +237,8 @@ class LoggedContext(Frozen):
     used_tokens: int
     budget: int
     latency_ms: float
+    evidence: EvidenceLevel | None
+    """Whether what was shown answers the question. Null: it was not judged."""
     degraded: list[str]
     answer: str | None
     used: list[str] | None

@@ -49,6 +49,7 @@ def figures(context: Context, seconds: float, timings_ms: Mapping[str, float]) -
         "contexts": 1,
         "contexts_degraded": bool(context.degraded),
         "contexts_empty": not shows,
+        f"contexts_{context.evidence or 'unjudged'}": 1,
         "context_seconds": seconds,
         bucket(within): 1,
         **{f"context_{stage}_seconds": spent for stage, spent in stages.items()},

@@ -57,7 +57,8 @@ def with_answer(
     with database.tenant(tenant_id) as connection, stopwatch.timed("hyde_search"):
         ranking = rank_messages(connection, query)
     evidence = evidence_of(query, ranking.hits, ranking.retrieved)
-    if evidence is None or evidence.level == "strong":
+    # what cannot be judged, as the chat has words of another language, is hardly found by them
+    if query.question.overview or (evidence is not None and evidence.level == "strong"):
         return query
     chat = query.request.chat
     call = Call(tenant_id=tenant_id, chat_id=chat.chat_id, purpose="hyde")

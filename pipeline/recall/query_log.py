@@ -124,6 +124,7 @@ def _row(query: ContextQuery, context: Context, prepared: Ask, seconds: float) -
         "used_tokens": context.used_tokens,
         "budget": context.budget,
         "latency_ms": round(seconds * 1000, 1),
+        "evidence": context.evidence,
         # a provider's message may quote what it was sent
         "degraded": [reason.partition(":")[0] for reason in context.degraded],
     }

@@ -51,7 +51,11 @@ def test_what_a_bot_sees_is_handed_over_changed_and_found_again(memory: Backscro
     assert [m["sender_name"] for m in memory.latest(CHAT, limit=1)] == ["Maren"]
     # and what is asked for is found
     assert memory.search(CHAT, "boiler")["hits"][0]["text"] == BOILER
-    messages = memory.context(CHAT, "When does the new boiler come?").messages
+    found = memory.context(CHAT, "When does the new boiler come?")
+    messages = found.messages
+    # with how surely it answers
+    assert found.evidence in {"strong", "weak"}
+    assert 0 < found.evidence_probability < 1
     assert BOILER in "\n".join(message["content"] for message in messages[:-1])
     assert "When does the new boiler come?" in messages[-1]["content"]
     assert "19 ετών" in memory.context(CHAT, "Πόσων ετών είναι ο λέβητας;", budget_tokens=400).text

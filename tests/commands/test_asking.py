@@ -1,6 +1,7 @@
 """A question on the command line gets what a bot would get, and the reasons for it."""
 
 import os
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -23,11 +24,22 @@ def test_a_context_holds_what_was_said_and_with_reasons_why_each_line_is_there(
     run: Run, running: object
 ) -> None:
     plain = run("context", QUESTION, "--chat", CHAT)
-    assert (plain.code, plain.err) == (0, "")
+    # how surely it answers stands beside what a model gets
+    told = re.fullmatch(r"Evidence: (strong|weak) \(\d+ %\): [a-z ]+\n", plain.err)
+    assert (plain.code, bool(told)) == (0, True)
+    assert "Evidence:" not in plain.out
     assert "pressure sensor" in plain.out
     assert plain.out.rstrip().endswith(QUESTION)
     whole = run("context", QUESTION, "--explain-all", "--budget", 500).out
-    for expected in ("Sessions found", "Messages found", "meaning 0.", "vectors #", "Not shown", "of 500"):
+    for expected in (
+        "Sessions found",
+        "Messages found",
+        "meaning 0.",
+        "vectors #",
+        "Not shown",
+        "of 500",
+        "by rarity",
+    ):
         assert expected in whole
     also = run("context", "War es der Fühler?", "--also", QUESTION, "--no-history", "--explain-all").out
     assert "by query 1" in also
@@ -49,6 +61,8 @@ def test_search_passes_on_modes_and_filters(run: Run, running: object) -> None:
     for nothing in (["--role", "assistant", "--sender", "telegram:11"], ["--metadata", "a=b"]):
         assert run("search", "boiler", *nothing, "--json").json["hits"] == []
     assert "Nothing in" in run("search", "zeppelin", "--mode", "exact").out
+    found = run("search", QUESTION, "--json").json
+    assert f"Evidence: {found['evidence']} (" in run("search", QUESTION).out
 
 
 def test_more_goes_through_a_session_page_by_page(run: Run, running: object) -> None:

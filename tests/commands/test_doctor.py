@@ -459,6 +459,19 @@ def test_languages_that_the_embedding_model_does_not_know_are_said() -> None:
         assert [f.what.split(";")[0] for f in findings if f.check == "languages"] == told
 
 
+def test_where_similarities_were_not_measured_it_is_said_that_words_alone_judge() -> None:
+    for measured, stored, expected in ((True, 9, 0), (False, 9, 1), (False, 0, 0)):
+        spaces = Spaces(
+            active="m",
+            embedder="m",
+            embedder_status="active",
+            languages={"english": stored} if stored else {},
+            is_calibrated=measured,
+        )
+        findings = diagnosis.diagnose(Facts(logins=LOGINS, spaces=spaces))
+        assert len([f for f in findings if f.check == "calibration" and "words only" in f.why]) == expected
+
+
 def test_facts_at_their_worst_are_all_told_with_what_to_do() -> None:
     facts = Facts(
         logins=[Login(setting="BACKSCROLL_DATABASE_URL", role="postgres", unbound=True)],

@@ -34,6 +34,12 @@ def test_a_statement_is_remembered_listed_shown_in_contexts_and_removed(
     assert (listed["id"], listed["scope"], listed["type"]) == (tea["id"], "user", "manual")
     found = run("memories", "search", "tea?", "--user", "telegram:11", "--limit", 1).out
     assert "Prefers tea." in found
+    assert "Evidence: strong: " in found
+    # what hardly answers is left out, unless it is asked for
+    assert run("memories", "search", "zeppelin?", "--user", "telegram:11").out == "No memory matches.\n"
+    filled = run("memories", "search", "zeppelin?", "--user", "telegram:11", "--fill").out
+    assert "Prefers tea." in filled
+    assert "Evidence: none: " in filled
     assert run("memories", "search", "tea?", "--scope", "agent").out == "No memory matches.\n"
     shown = run("context", "tea?", "--chat", chat, "--user", "telegram:11").out
     assert re.search(r"\[telegram:11, since [^\]]+\] Prefers tea\.", shown)

@@ -9,9 +9,10 @@ from pydantic import BaseModel
 from ops import exit_codes
 from pipeline.recall.ask.profiles import PROFILES
 from pipeline.recall.ask.weights import Weights
-from pipeline.recall.choose import worth
+from pipeline.recall.relevance import judge, logistic
 from pipeline.store.search import keyword_search, vector_search
 from schemas.context import BlockKind, Context, DropReason
+from schemas.evidence import EvidenceLevel
 from schemas.languages import CONFIGURATIONS
 from schemas.messages import (
     MAX_CONTENT_BYTES,
@@ -59,7 +60,11 @@ def test_the_context_is_described_field_by_field() -> None:
     assert tuple(names(blocks[0])) == get_args(BlockKind)
     questions = {name for row in CONTEXT.table("field of a question") for name in names(row[0])}
     assert questions == set(ContextQuery.model_fields)
-    assert f"worth less than {worth.LIMIT:g} is not shown" in CONTEXT.sentences
+    assert f"worth less than {judge.LIMIT:g} is not shown" in CONTEXT.sentences
+    assert [row[0].strip("`") for row in CONTEXT.table("`evidence`")] == list(get_args(EvidenceLevel))
+    told = {row[0] for row in CONTEXT.table("limit")}
+    named = {f"`{name}` {getattr(judge, name):g}" for name in ("LIMIT", "NEAREST", "MIN_MESSAGES")}
+    assert told == named | {f"`{name}`" for name in logistic.LIMITS if name != "constant"}
     assert set(get_args(DropReason)) <= set(names(CONTEXT.section("## Explanations")))
 
 

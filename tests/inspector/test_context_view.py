@@ -76,7 +76,8 @@ def test_the_page_tells_all_that_an_explanation_does(run: Run, tmp_path: Path) -
     html = file.read_text(encoding="utf-8")
     page = Page(html)
     assert page.dangers == ["style"]
-    told = (
+    told = "Evidence: | What decided: | by rarity | "
+    told += (
         "As the model sees it | words 0. | vectors # | no tokens were left | shown in exchanges | Not shown"
     )
     for expected in told.split(" | "):

@@ -114,6 +114,19 @@ def test_chats_are_found_by_a_part_of_their_name_and_paged_by_id(standing: Stand
         assert seen == [f"/inspect/chats/many%3A{number:03}" for number in range(60)]
 
 
+def test_the_query_log_says_how_surely_each_context_answers(standing: Standing) -> None:
+    api, _ = standing
+    asked = {"chat_id": CHAT, "query": "Where did Olek find his key?"}
+    answer = api.post("/v1/context", json=asked).json()
+    with logged_in(api) as client:
+        log = Page(client.get("/inspect/queries").text)
+        shown = Page(client.get(f"/inspect/queries/{answer['context_id']}").text)
+    assert "evidence" in log.text
+    assert f"evidence {answer['evidence']}" in shown.text
+    (listed, *_) = api.get("/v1/queries").json()["queries"]
+    assert listed["evidence"] == answer["evidence"] != "none"
+
+
 def test_asking_for_an_inspection_is_not_recorded(standing: Standing) -> None:
     with logged_in(standing[0]) as client:
         before = client.get("/inspect/queries").text

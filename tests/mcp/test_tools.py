@@ -40,6 +40,9 @@ def test_each_tool_does_what_it_says_in_every_script(house: httpx.Client, mode: 
     # Then each says who said what and when, with the ids that other tools take
     assert not any(answer.is_error for answer in answers), [text_of(answer) for answer in answers]
     assert "Ann: Котёл показывает ошибку E41" in text_of(recalled)
+    # how surely it answers comes first
+    judged = recalled.structured_content["evidence"]
+    assert text_of(recalled).startswith(f"Evidence: {judged} (")
     (hit,) = found.structured_content["hits"]
     line = (
         f"- [id {hit['id']}, session_id {hit['session_id']}] 2026-03-02T18:01:00Z Боб: 我们星期一修理锅炉。"

@@ -2,7 +2,7 @@
 
 import re
 from contextlib import closing
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import pytest
@@ -14,6 +14,7 @@ from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.store.connections.database import Database
 from pipeline.text.fencing import CLOSE, OPEN, harmless, visible, without_recalled
+from schemas.evidence import EvidenceLevel, in_words
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.conftest import POLICY, TENANT, message
@@ -92,21 +93,26 @@ def test_no_words_end_the_fence_begin_a_line_or_speak_for_another(name: str, dat
         for block in answer["blocks"]:
             for item in block["items"]:
                 item["kind"] = "memory"
+    said = ""
+    if "evidence" in answer:
+        answer["evidence"] = data.draw(st.sampled_from(get_args(EvidenceLevel)))
+        said = f"{in_words(answer['evidence'])}\n"
     structured = picked(answer, tool.gives)
     items = [item for part in structured.values() if isinstance(part, list) for item in part]
     text = as_text(answer, structured)
     if name == "recall":
         items = [item for block in items for item in block["items"]]
-        first, *_ = as_text(answer | {"text": "It was said."}, structured).split("\n")
-        assert first == "It was said."
+        assert as_text(answer | {"text": "It was said."}, structured).startswith(f"{said}It was said.")
         if not items:
             return
-        text = as_text(answer | {"text": ""}, structured).removeprefix("\n")
-    lines = lines_within(text)
+        text = as_text(answer | {"text": ""}, structured).replace("\n\n", "\n", 1)
+    # first how sure it is, in our own words
+    assert text.startswith(said)
+    lines = lines_within(text.removeprefix(said))
     # a line for each item, with its ids, time and speaker before its words
     assert len([line for line in lines if line.startswith("- [")]) == len(items)
     assert all(re.match(r"- \[|\w+: ?", line) for line in lines)
-    assert len(lines) == len(items) + (0 if name == "recall" else len(structured))
+    assert len(lines) == len(items) + (0 if name == "recall" else len(structured.keys() - {"evidence"}))
     spoken = [item["speaker"] for item in items if item.get("speaker")]
     assert all("\n" not in speaker and not re.search(r" .*:|：", speaker) for speaker in spoken)
     # and programs get the same words as harmless

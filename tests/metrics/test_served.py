@@ -108,6 +108,10 @@ def test_what_waits_is_shown_until_it_is_done_and_what_was_made_is_counted(
     stages = sum(value for name, value in shown.items() if name.startswith("context_stage_seconds_total"))
     assert stages == pytest.approx(shown["context_seconds_sum"], abs=0.005)
     assert shown["contexts_degraded_total"] == 1
+    # and how surely they answer
+    kinds = ("strong", "weak", "none", "unjudged")
+    of_kind = [shown[f'contexts_total evidence="{kind}"'] for kind in kinds]
+    assert (sum(of_kind), of_kind[-2:]) == (2, [0, 0])
     # Then the status says the same, one figure of each, and not the parts of a histogram
     counted = status.collect(database, TENANT, all_tenants=True).week
     assert (counted["contexts"], counted["embedding_writes"]) == (2, 6)

@@ -166,6 +166,7 @@ def assembled(
         overview=overview,
         memories=memories,
         recent=latest,
+        judged_by="both" if any(each.cosine is not None for each in memories) else "words",
     )
     prepared = Ask(
         request=request,

@@ -33,7 +33,9 @@ def fill(database: Database) -> None:
     for day in (0, 1):
         talk = [message(day * 1440 + n, said, id=f"{day}-{n}") for n, said in enumerate(SAID)]
         accept.accept(database, TENANT, CHAT, talk)
-    remember(database, TENANT, MemoryIn(scope="organization", content="The boiler is old."))
+    remember(
+        database, TENANT, MemoryIn(scope="organization", content="What a boiler shows, the manual explains.")
+    )
     place(database)
     run(database, "summarize", summarizer(database))
     embed_all(database)
@@ -73,6 +75,8 @@ def test_a_context_is_recorded_with_what_it_showed_and_cost(talked: Database, se
     assert row.chars["memory"] > 0
     assert row.used_tokens == context.used_tokens
     assert 0 < row.latency_ms < 60_000
+    assert row.evidence is not None
+    assert row.evidence == context.evidence
     assert row.degraded == []
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pipeline.text import fencing, truncate
+from schemas.evidence import in_words
 from workers.mcp.tools import Fields
 
 _WHEN = ("at", "since", "started_at", "last_at")
@@ -43,20 +44,22 @@ def schema_of(fields: Fields | None, schema: dict[str, Any], definitions: dict[s
 
 
 def as_text(answer: dict[str, Any], structured: dict[str, Any]) -> str:
-    """Return an answer as fenced lines, one for each part of a list, after a context's own text."""
+    """Return how sure an answer is, then fenced lines, one for each part of a list, after a context's own text."""
+    judged = structured.get("evidence")
+    opening = [in_words(judged, answer.get("evidence_probability"))] if judged else []
     if "text" in answer:
         # a context fences what it quotes; other tools also need the ids of its memories
         parts = [
             part for block in structured["blocks"] for part in block["items"] if part["kind"] == "memory"
         ]
-        return "\n".join([answer["text"], *([fenced(map(_line, parts))] if parts else [])])
+        return "\n".join([*opening, answer["text"], *([fenced(map(_line, parts))] if parts else [])])
     lines = []
     for name, part in structured.items():
         if isinstance(part, list):
             lines += [f"{name}:" if part else f"{name}: none", *map(_line, part)]
-        else:
+        elif name != "evidence":
             lines.append(f"{name}: {part}")
-    return fenced(lines)
+    return "\n".join([*opening, fenced(lines)])
 
 
 def fenced(lines: Iterable[str]) -> str:

@@ -57,7 +57,7 @@ TOOLS = {
         takes="chat_id query user_id as_of budget_tokens",
         required=2,
         answer=Context,
-        gives=_fields("", blocks=_fields("", items=_fields("kind id at speaker text"))),
+        gives=_fields("evidence", blocks=_fields("", items=_fields("kind id at speaker text"))),
     ),
     "search": Tool(
         description="Find messages or sessions of a chat.",
@@ -66,7 +66,7 @@ TOOLS = {
         required=2,
         answer=SearchResult,
         gives=_fields(
-            "searched_back_to",
+            "evidence searched_back_to",
             hits=_fields("id session_id at speaker text"),
             sessions=_fields("session_id started_at summary"),
         ),
@@ -88,7 +88,7 @@ TOOLS = {
         gives=_fields("user_id", current=_KNOWN | {"learned_in": _fields("chat_id")}, earlier=_KNOWN),
     ),
     "chats": Tool(
-        description="List chats and their ids.",
+        description="List chats.",
         route="GET /v1/chats",
         takes="after",
         required=0,

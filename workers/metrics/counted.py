@@ -60,6 +60,13 @@ COUNTERS = (
     Counter("job_failures", "Failed tries of jobs.", {kind: (f"{kind}_failures",) for kind in KINDS}, "kind"),
     _one("facts_learned", "Facts learned from sessions."),
     _one("forgotten", "Requests to forget that were done."),
+    _several(
+        *("contexts", "Contexts, by how surely they answer the question.", "evidence"),
+        strong="contexts_strong",
+        weak="contexts_weak",
+        none="contexts_none",
+        unjudged="contexts_unjudged",
+    ),
     _one("contexts_degraded", "Contexts that lack something and say so."),
     _one("contexts_empty", "Contexts with nothing but the question."),
     Counter(

@@ -13,6 +13,7 @@ from ops.client import quoted
 from ops.console import questions, rendering
 from ops.console.command import Call, command
 from ops.console.options import AlsoOption, ChatOption, HydeOption, SessionKeyOption
+from schemas import evidence
 from schemas.context import Context, Dropped, Explanation
 from schemas.errors import InvalidInput
 from schemas.listing import SessionPage
@@ -91,6 +92,8 @@ def context(
     console = rendering.out()
     # in a pipe exactly what a model gets; on a terminal without what would steer it
     print(rendering.plain(context.text) if console.is_terminal else context.text)
+    if judged := evidence.in_words(context.evidence, context.evidence_probability):
+        rendering.warn(judged, style="dim")
     for problem in context.degraded:
         rendering.warn(f"Degraded: {problem}")
     if (explain or explain_all) and context.explain is not None:
@@ -155,6 +158,9 @@ def _print_facts(console: Console, context: Context, why: Explanation) -> None:
         "tokens": f"{context.used_tokens:,} of {context.budget:,} by {context.counted_by}: {tokens}",
         "vectors": f"{why.vector_search}, {why.rows_compared:,} rows compared{scope}",
         "keywords": why.keyword_search,
+        "evidence": "; ".join(
+            [*why.evidence_reasons, *([f"never none: {why.unsure}"] if why.unsure else [])]
+        ),
         "leans on": ", ".join(why.brief),
         "times": "; ".join(why.times),
         "milliseconds": times,

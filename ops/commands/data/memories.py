@@ -11,6 +11,7 @@ from ops.commands.data import memory_changes
 from ops.console import questions, rendering
 from ops.console.command import Call, command
 from ops.console.options import AfterOption, AsOfOption, UnseenOption, read_pair, read_time
+from schemas import evidence
 from schemas.memory.memories import (
     MANUAL_IMPORTANCE,
     MAX_FOUND,
@@ -164,6 +165,7 @@ def search(
         float | None, typer.Option(min=0, max=10, help="At least this important.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=MAX_FOUND, help="Memories at most.")] = 10,
+    fill: Annotated[bool, "Also those that hardly answer."] = False,
 ) -> None:
     """Find memories by words and meaning. The HTTP API answers the same to `POST /v1/memories/search`.
 
@@ -182,6 +184,7 @@ def search(
         "as_of": read_time(as_of, "as-of"),
         "min_importance": min_importance,
         "limit": limit,
+        "fill": fill,
     }
     query = parse_payload(MemoryQuery, fields)
     with rendering.patience("Searching …", shown=not call.as_json):
@@ -204,7 +207,8 @@ def search(
     ]
     headings = ("#", "score", "of", "type", "since", "learned in", "statement and why")
     table = rendering.rows(headings, cells, right=("#", "score"), cut="statement and why")
-    call.answer({"query": words, **dict(result)}, table if cells else "No memory matches.")
+    shown = [evidence.in_words(result.evidence), table] if cells else ["No memory matches."]
+    call.answer({"query": words, **dict(result)}, *shown)
     for problem in result.degraded:
         rendering.warn(f"Degraded: {problem}")
 

@@ -39,11 +39,15 @@ def list_(
         if chat is not None:
             lookup.require_chat(database, settings.tenant, chat)
         queries = query_log.listing(database, settings.tenant, chat, limit)
-    headings = ("asked (UTC)", "context", "chat", "who", "ms", "tokens", "question", "answer")
+    headings = ("asked (UTC)", "context", "chat", "who", "ms", "tokens", "evidence", "question", "answer")
     cells = [
         (
             *(row.asked_at, row.context_id, row.chat_id, row.user_id, round(row.latency_ms)),
-            *(row.used_tokens, *(rendering.preview(text or "–", 60) for text in (row.query, row.answer))),
+            *(
+                row.used_tokens,
+                row.evidence,
+                *(rendering.preview(text or "–", 60) for text in (row.query, row.answer)),
+            ),
         )
         for row in queries
     ]

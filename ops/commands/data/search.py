@@ -8,6 +8,7 @@ from rich.console import Console
 from ops.console import questions, rendering
 from ops.console.command import Call, command
 from ops.console.options import AlsoOption, ChatOption, HydeOption, SessionKeyOption, read_pair
+from schemas import evidence
 from schemas.search import MAX_LIMIT, MoreQuery, SearchQuery, SearchResult, SessionHit
 
 app = typer.Typer(rich_markup_mode="markdown")
@@ -120,6 +121,8 @@ def _print(result: SearchResult, chat_id: str, zone: str) -> None:
     console = rendering.out()
     if result.fell_back:
         console.print("No session matches well enough; these are the best messages of the whole chat:\n")
+    if judged := evidence.in_words(result.evidence, result.evidence_probability):
+        console.print(judged, style="dim")
     if result.hits:
         console.print(questions.hits_table(result.hits, zone))
     for hit in result.sessions:

@@ -40,6 +40,13 @@ def spaces(spaces: Spaces) -> Iterator[Finding]:
             "Check that the model is installed or its provider answers, and that its settings are right; one "
             "of the hub is fetched at its first use, not by the doctor.",
         )
+    if spaces.languages and not spaces.is_calibrated:
+        yield warning(
+            "calibration",
+            f"the similarities of {spaces.active} were not measured",
+            "Whether a chat knows what it is asked, and which memories answer, is judged by words only.",
+            "It is measured with the next vectors; if this stays, see `space_not_calibrated` in the workers' log.",
+        )
     fix = "Run `backscroll doctor --fix` with BACKSCROLL_OWNER_DATABASE_URL set: "
     if spaces.missing_indexes:
         yield warning(

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection
 
 from migrations import REVISION
+from pipeline.clients import deterministic
 from pipeline.ingest import left_out, sessionize
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.session_ranges import FOREVER
@@ -155,6 +156,9 @@ def embedding_spaces(
         retired_vectors=retired,
         model=searched.model if searched else "",
         languages=languages,
+        is_calibrated=searched is None
+        or searched.questions is not None
+        or searched.provider == deterministic.PROVIDER,
         model_problem=model_problem,
     )
 

@@ -68,6 +68,8 @@ class Spaces:
     # the model of the active space, and messages by the language of their chat
     model: str = ""
     languages: Mapping[str, int] = field(default_factory=dict)
+    # whether the cosines of that space were measured, without which they say nothing about relevance
+    is_calibrated: bool = True
     # why the model of the active space cannot be used; None: it can, or was not tried
     model_problem: str | None = None
 

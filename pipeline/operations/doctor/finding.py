@@ -18,6 +18,7 @@ PAGES = {
     "sessions": "/inspect/chats",
     "counters": "/inspect/chats",
     "languages": "/inspect/spaces",
+    "calibration": "/inspect/spaces",
     "retired": "/inspect/spaces",
     "space": "/inspect/spaces",
     "provider": "/inspect/cost",

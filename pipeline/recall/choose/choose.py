@@ -29,6 +29,8 @@ class Chosen:
     lines: Sequence[Line]
     frames: Mapping[BlockKind, Frame]
     dropped: Sequence[Dropped]
+    # how probable it is that the best memory or passage among the lines answers; 0 without one
+    told: float
 
 
 def choose(
@@ -88,9 +90,12 @@ def choose(
 
     wordings = [Wanted.of(text, language) for text in (prepared.question.content, *query.queries)]
     writer = known.Writer(asker=request.prelude.asker, now=now, style=style)
-    memories = known.valued(results.memories, prepared.question, wordings, results.judged_by)
-    offered += known.choose(memories, parameters, limit, messages, writer)
+    judged = known.probabilities(results.memories, prepared.question, wordings, results.judged_by)
+    memories = known.valued(results.memories, prepared.question, judged, is_open=not wordings[0].terms)
+    told = list(known.choose(memories, parameters, limit, messages, writer))
+    offered += told
     return Chosen(
+        told=max((judged[line.id] for line in told if isinstance(line, Line)), default=0.0),
         lines=[item for item in offered if isinstance(item, Line)],
         frames={
             "documents": Frame(heading=wording.documents),

@@ -30,29 +30,42 @@ ANSWERED = " → "
 ALWAYS_SHOWN_WORTH = 0.7
 
 
-def valued(
+def probabilities(
     memories: Sequence[RetrievedMemory], question: Question, wordings: Sequence[Wanted], by: By
-) -> Iterator[tuple[RetrievedMemory, float]]:
-    """Yield memories, best first, each with its probability to answer the wording of the question that it fits best.
+) -> dict[str, float]:
+    """Return by id how probable it is that a memory answers the wording of the question that it fits best.
 
     `wordings` are the question's words without names, and those of its other queries. Memories are judged beside each
     other, and passages beside each other.
     """
     about_asker = answer_types.speaks_of_asker(question.text, question.language)
-    probabilities: dict[str, float] = {}
+    judged: dict[str, float] = {}
     for kind in (True, False):
         alike = [memory for memory in memories if (memory.type == "document") is kind]
         contents, cosines = [memory.content for memory in alike], [memory.cosine for memory in alike]
         named = [memory.is_named or (about_asker and memory.of_asker) for memory in alike]
-        judged = [judge.texts(contents, cosines, wanted, by, named) for wanted in wordings]
-        probabilities |= {
-            memory.id: float(max(values)) for memory, *values in zip(alike, *judged, strict=True)
-        }
+        by_wording = [judge.texts(contents, cosines, wanted, by, named) for wanted in wordings]
+        judged |= {memory.id: float(max(values)) for memory, *values in zip(alike, *by_wording, strict=True)}
+    return judged
+
+
+def valued(
+    memories: Sequence[RetrievedMemory],
+    question: Question,
+    judged: Mapping[str, float],
+    *,
+    is_open: bool,
+) -> Iterator[tuple[RetrievedMemory, float]]:
+    """Yield memories, best first, each with its worth: its probability, or what is always shown is worth.
+
+    The question `is_open` if it asks for nothing but names: then what is known of these people is shown.
+    """
+    about_asker = answer_types.speaks_of_asker(question.text, question.language)
     for memory in memories:
         is_passage = memory.type == "document"
-        of_person = (about_asker and memory.of_asker) or (not wordings[0].terms and memory.is_named)
+        of_person = (about_asker and memory.of_asker) or (is_open and memory.is_named)
         always = memory.scope == "session" or memory.type == "persona" or (of_person and not is_passage)
-        yield memory, max(probabilities[memory.id], ALWAYS_SHOWN_WORTH if always or memory.linked_to else 0.0)
+        yield memory, max(judged[memory.id], ALWAYS_SHOWN_WORTH if always or memory.linked_to else 0.0)
 
 
 def choose(

@@ -13,6 +13,7 @@ from pipeline.recall.pack.explain import explanation
 from pipeline.recall.pack.pack import pack, plain
 from pipeline.recall.pack.prompt import Prompt, chat_messages
 from pipeline.recall.rank.ranked import Ranked
+from pipeline.recall.relevance import judge
 from pipeline.text import truncate
 from pipeline.text.languages import FALLBACK
 from pipeline.text.tokens import ESTIMATE, Count, Tokenizer
@@ -54,7 +55,11 @@ def assemble(
     count = tokenizer.count
     degraded = [*prepared.degraded, *results.degraded]
     question_block(query, budget, tokenizer, wording)
-    evidence = results.evidence
+    posted = PostedQuestion.of(query.query, prepared.request.prelude, results)
+    recent = [m for m in results.recent if m.content.strip() and not posted.is_recent(m)]
+    chosen = choose(query, prepared, results, recent, posted, wording, count)
+    evidence = results.evidence and judge.with_told(results.evidence, chosen.told, results.judged_by)
+    results = replace(results, evidence=evidence)
     unanswered = evidence is not None and evidence.level == "none"
     guardrails = plain(
         "guardrails",
@@ -70,9 +75,6 @@ def assemble(
     else:
         degraded.append("guardrails: the budget has no room for them")
 
-    posted = PostedQuestion.of(query.query, prepared.request.prelude, results)
-    recent = [m for m in results.recent if m.content.strip() and not posted.is_recent(m)]
-    chosen = choose(query, prepared, results, recent, posted, wording, count)
     ordered, unfit = pack(chosen.lines, chosen.frames, budget, count, fixed)
     dropped = [*chosen.dropped, *unfit]
     if results.hidden_memories:

@@ -93,6 +93,7 @@ def explanation(
             "memory": "product",
         },
         evidence=dict(results.evidence.parts) if results.evidence else {},
+        evidence_reasons=results.evidence.reasons() if results.evidence else [],
         unsure=results.evidence.unsure if results.evidence else "",
         constants=asdict(request.weights) | CONSTANTS,
         sessions=sessions,

@@ -1,6 +1,9 @@
 """Judge what was found for a question: whether the chat knows, and each memory and passage. Pure."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from pipeline.recall.find.candidate import Statistics
 from pipeline.recall.rank.ranked import Scored
@@ -20,6 +23,7 @@ OF_WORDS = ("words", "session_words")
 """Parts of a score that mean nothing where the question is in another language than the chat."""
 MIN_MESSAGES = 50
 """Messages of a chat below which nobody can say that it does not know: their cosines have no distribution."""
+LEVELS: Sequence[EvidenceLevel] = ("none", "weak", "strong")
 NEAREST = 3
 """Messages shown where there is no evidence, marked as such."""
 
@@ -36,6 +40,7 @@ def evidence(ranked: Sequence[Scored], statistics: Statistics, by: By, unsure: s
         unsure = (
             unsure or f"the chat has {statistics.messages} messages, and {MIN_MESSAGES} are needed to tell"
         )
+    values = {name: float(found[name][0]) for name in judge.weights}
     level: EvidenceLevel = "strong" if probability >= judge.strong_from else "weak"
     if probability < judge.none_below and not unsure:
         level = "none"
@@ -43,7 +48,8 @@ def evidence(ranked: Sequence[Scored], statistics: Statistics, by: By, unsure: s
         level=level,
         probability=round(probability, 4),
         share=1.0 if unsure else min(1.0, probability / judge.full_from),
-        parts={name: round(float(weight * found[name][0]), 4) for name, weight in judge.weights.items()},
+        parts={name: round(weight * values[name], 4) for name, weight in judge.weights.items()},
+        signals=values,
         unsure=unsure,
     )
 
@@ -78,9 +84,26 @@ def texts(
     by: By,
     named: Sequence[bool] | None = None,
 ) -> Array:
-    """Return the probability of each memory, or of each passage, to say what is asked; see `signals.of_texts`."""
+    """Return the probability of each memory, or of each passage, to say what is asked; see `signals.of_texts`.
+
+    One that waits for its vector is judged by its words alone.
+    """
     found = signals.of_texts(contents, cosines, wanted, named or [False] * len(contents))
-    return fitted("text", by).probabilities(found)
+    waits = [cosine is None for cosine in cosines]
+    by_words = fitted("text", "words").probabilities(found)
+    return np.where(waits, by_words, fitted("text", by).probabilities(found))
+
+
+def with_told(evidence: Evidence, told: float, by: By) -> Evidence:
+    """Return the evidence of a context whose best memory or passage answers with the probability `told`.
+
+    What messages do not say, one of these may.
+    """
+    level = level_of_text(told, by)
+    if LEVELS.index(level) <= LEVELS.index(evidence.level):
+        return evidence
+    probability = round(max(told, evidence.probability), 4)
+    return replace(evidence, level=level, probability=probability, told=told)
 
 
 def level_of_text(best: float, by: By) -> EvidenceLevel:

@@ -16,7 +16,7 @@ from pipeline.store.operations import counters
 
 COLUMNS = (
     "context_id, chat_id, user_id, agent_id, session_key, profile, asked_at, query, shown, tokens, chars, "
-    "used_tokens, budget, latency_ms, degraded, answer, used, answered_at, memory_id, redacted_at"
+    "used_tokens, budget, latency_ms, evidence, degraded, answer, used, answered_at, memory_id, redacted_at"
 )
 
 # `suppression_list` stops by what is true now; the key, without which nothing is listed, may be new since it was read.
@@ -30,11 +30,11 @@ _RECORD = text(f"""
         WHERE NOT :logs OR (SELECT key FROM tenant_keys) IS NOT DISTINCT FROM CAST(:key AS bytea)
     ), logged AS (
         INSERT INTO query_log (tenant_id, context_id, chat_id, user_id, agent_id, session_key, profile, asked_at,
-            query, shown, tokens, chars, used_tokens, budget, latency_ms, degraded, redacted_at)
+            query, shown, tokens, chars, used_tokens, budget, latency_ms, evidence, degraded, redacted_at)
         SELECT :tenant, :context_id, :chat_id, CASE WHEN remembered THEN CAST(:user_id AS text) END, :agent_id,
             :session_key, :profile, :asked_at, CASE WHEN remembered THEN CAST(:query AS text) END,
             CASE WHEN remembered THEN CAST(:shown AS jsonb) ELSE '{{}}' END, :tokens, :chars, :used_tokens, :budget,
-            :latency_ms, :degraded, CASE WHEN NOT remembered THEN CAST(:asked_at AS timestamptz) END
+            :latency_ms, :evidence, :degraded, CASE WHEN NOT remembered THEN CAST(:asked_at AS timestamptz) END
         FROM known WHERE logs
         RETURNING context_id
     ), touched AS (

@@ -41,15 +41,18 @@ def reasons(found: Context, kind: str = "message") -> dict[str, str]:
 # A minimum of likeness
 
 
-def test_a_rag_leaves_out_what_is_less_alike_and_says_so(filled: Database, settings: Settings) -> None:
+def test_a_rag_leaves_out_what_is_less_alike_than_it_is_told_and_says_so(
+    filled: Database, settings: Settings
+) -> None:
     question = "the plumber from Almada"
-    found = ask(filled, settings, question, profile="rag", fill=True)
+    least = {"parameters": {"min_similarity": 0.7}}
+    found = ask(filled, settings, question, profile="rag", fill=True, **least)
     told = [text.partition(": ")[2] for text in lines(found, "exchanges")]
     assert any("plumber from Almada" in text for text in told)
     assert "coffee is ready" not in told
     assert "below_minimum" in reasons(found).values()
     assert "less similar than 0.7" in {each.detail for each in found.explain.dropped}
-    without = ask(filled, settings, question, profile="rag", fill=True, parameters={"min_similarity": 0})
+    without = ask(filled, settings, question, profile="rag", fill=True)
     assert len(lines(without, "exchanges")) == 5 > len(told)
     assert not any("less similar" in each.detail for each in without.explain.dropped)
 

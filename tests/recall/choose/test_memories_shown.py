@@ -228,11 +228,10 @@ def test_a_memory_makes_way_for_the_message_that_says_it(talk: Database, setting
         ]
 
 
-# Age and use change the order
+# What decides between equals
 
 
 BETTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
-    ({"access_count": 20}, {"access_count": 0}),
     ({"confidence": 0.9}, {"confidence": 0.4}),
     ({"importance": 9.0}, {"importance": 2.0}),
     ({"holds_until": None}, {"holds_until": day(4, 1)}),
@@ -240,7 +239,7 @@ BETTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-def test_use_confidence_importance_and_age_decide_between_equals(talk: Database, settings: Settings) -> None:
+def test_confidence_importance_and_age_decide_between_equals(talk: Database, settings: Settings) -> None:
     wordings = {True: "Tea is kept in the blue box.", False: "Tea is kept in the red box."}
     # whichever was written first
     for (first, second), order in product(BETTER, ((True, False), (False, True))):

@@ -10,9 +10,11 @@ from pipeline.memories import statements
 from pipeline.people import identities
 from pipeline.recall.memory_query import search_memories
 from pipeline.store.connections.database import Database
+from pipeline.store.vectors import spaces, vectors
 from schemas.errors import NotFound
 from schemas.memory.memories import MemoryFilter, MemoryQuery, MemoryResult
 from schemas.messages import ChatIn
+from schemas.vectors import Calibration
 from tests.conftest import TENANT, message
 from tests.memories.learned import change, day, embedded, learned
 
@@ -38,6 +40,14 @@ def found(database: Database, query: str, **fields: Any) -> MemoryResult:
     return search_memories(database, TENANT, given, embedder=DeterministicEmbedder())
 
 
+def measured(database: Database) -> None:
+    """Let the space's cosines count, as they do in that of a real model."""
+    as_it_is = Calibration(slope=1.0, height=0.0)
+    with database.tenant(TENANT) as connection:
+        (space,) = vectors.written_spaces(connection)
+        spaces.calibrate(connection, space, as_it_is, as_it_is)
+
+
 def contents(result: MemoryResult) -> list[str]:
     return [hit.memory.content for hit in result.hits]
 
@@ -48,6 +58,8 @@ def test_what_only_the_words_find_and_what_only_the_meaning_finds_both_come(peop
     # in this space, what is alike has the same words; the stop words are none of the keywords
     about_ann(people, "who is where and what is over there")
     embedded(people)
+    measured(people)
+    # it waits for its vector
     about_ann(people, "The xylophone is stored upstairs.")
     result = found(people, "who is where and what is over there, with a xylophone?", limit=2)
     assert sorted(contents(result)) == [

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from schemas import evidence
 from schemas.context import Context, Explanation, Hit
 from schemas.listing import ChatSummary, SessionSpan
 from workers.api.inspector.pages import ASSETS, TEMPLATES
@@ -45,6 +46,7 @@ def view(
         "context": context,
         "why": why,
         "question": question,
+        "judged": evidence.in_words(context.evidence, context.evidence_probability),
         "zone": chat.time_zone,
         "colours": {name: f"c{n % COLOURS}" for n, name in enumerate(names)},
         "hits": [

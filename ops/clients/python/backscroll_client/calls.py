@@ -243,4 +243,6 @@ def _messages(answer: Any) -> list[Message]:
 
 def _context(answer: Any) -> Context:
     names = ("context_id", "text", "messages", "blocks", "used_tokens", "degraded")
-    return Context(**{name: answer[name] for name in names}, answer=answer)
+    # an API of before does not judge
+    judged = {name: answer.get(name) for name in ("evidence", "evidence_probability")}
+    return Context(**{name: answer[name] for name in names}, **judged, answer=answer)

@@ -7,6 +7,8 @@ from typing import Any, Literal, Required, TypedDict
 Time = datetime | float | str
 """With a time zone; a number is seconds or milliseconds since 1970, a text ISO 8601 with an offset."""
 Role = Literal["user", "assistant", "system", "tool"]
+Evidence = Literal["strong", "weak", "none"]
+"""Whether what was found answers a question: probably, perhaps, or not."""
 
 
 class Chat(TypedDict, total=False):
@@ -60,6 +62,10 @@ class Context:
     blocks: list[dict[str, Any]]
     """Its parts, with a reason for every line."""
     used_tokens: int
+    evidence: Evidence | None
+    """Whether what was found answers the question; null: it was not judged."""
+    evidence_probability: float | None
+    """The probability that it does."""
     degraded: list[str]
     """What could not be done."""
     answer: dict[str, Any]
@@ -89,6 +95,8 @@ class SearchResult(TypedDict):
     hits: list[dict[str, Any]]
     sessions: list[dict[str, Any]]
     related: list[dict[str, Any]]
+    evidence: Evidence | None
+    evidence_probability: float | None
     degraded: list[str]
 
 
