@@ -73,7 +73,7 @@ def test_what_only_a_memory_answers_is_not_denied(database: Database, settings: 
 def test_the_surer_of_messages_and_memories_counts(
     messages: EvidenceLevel, told: float, expected: tuple[str, float]
 ) -> None:
-    both = judge.with_told(Evidence(level=messages, probability=0.2), told, "words")
+    both = judge.with_told(Evidence(level=messages, probability=0.2), told, "both")
     assert (both.level, both.probability) == expected
 
 
