@@ -42,8 +42,8 @@ def remember(
 
     The same words in the same scope and chat are the same memory, which keeps the higher importance and the later
     expiry, and is believed again if it was superseded or retracted. A session's memory without an expiry of its own
-    lives for `session_lifetime` after it was last written or shown. Raises `InvalidInput` for an unknown chat or session, and
-    `DatabaseUnavailable`.
+    lives for `session_lifetime` after it was last written or shown. Raises `InvalidInput` for an unknown chat or
+    session, and `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
         memory = _placed(connection, memory)

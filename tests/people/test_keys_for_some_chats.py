@@ -311,6 +311,33 @@ def test_whoever_has_alice_say_something_is_not_told_whether_she_said_it_elsewhe
         told_of_both(holder, chat)
 
 
+def test_the_log_of_what_was_shown_tells_it_nothing_of_other_chats(world: httpx.Client) -> None:
+    own = "Their wine is port."
+    remember(world, own, COUPLE)
+    tell(world, {"chat_id": "tg:elsewhere", "kind": "group"}, ALICE, BOB)
+    for content, learned_in in (
+        ("Their wine is old port.", "tg:elsewhere"),
+        ("Her wine is port, too.", None),
+    ):
+        remember(world, content, learned_in)
+    asked = {"chat_id": COUPLE, "query": "Which wine is theirs?", "user_id": ALICE}
+    served = world.post("/v1/context", json=asked | {"parameters": {"memories": 50}}).json()
+    ids = {m["content"]: m["id"] for m in world.get("/v1/memories").json()["memories"]}
+    used = [f"memory:{i}" for i in ids.values()]
+    answer = {"answer": "Port.", "used": used}
+    assert world.post(f"/v1/contexts/{served['context_id']}/answer", json=answer).status_code == 200
+    logs = []
+    with confined(world, COUPLE) as holder:
+        for reader in (world, holder):
+            [logged] = reader.get("/v1/queries", params={"chat_id": COUPLE}).json()["queries"]
+            logs.append({item for item in logged["shown"] if item.startswith("memory:")})
+    assert f"memory:{ids[own]}" in logs[1] < logs[0]
+    assert set(logged["used"]) == logs[1]
+    # nor how much there was of it
+    assert "memory" not in logged["tokens"] | logged["chars"]
+    assert logged["used_tokens"] == sum(logged["tokens"].values())
+
+
 def test_what_is_written_by_hand_elsewhere_changes_nothing_of_what_was_forged(
     mallory: httpx.Client, world: httpx.Client, database: Database
 ) -> None:
