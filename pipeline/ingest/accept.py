@@ -201,10 +201,18 @@ def _accept_step_by_step(
             edits.drop_pending(connection, chat.chat_id, kept_out)
         out += len(kept_out)
         messages = [message for message in admitted.messages if message.external_id not in pruned]
-        if messages and (stored is None or not chats.is_as_described(stored, chat)):
+        unnamed |= admitted.unnamed
+        # the id of a direct chat is theirs with whom it is
+        latest = max((message.sent_at for message in received), default=None)
+        is_kept = messages or (
+            unnamed
+            and chat.kind != "direct"
+            and not suppression.is_kept_out(connection, latest, ("chat", chat.chat_id))
+        )
+        if is_kept and (stored is None or not chats.is_as_described(stored, chat)):
             chats.ensure(connection, tenant_id, chat)
             accepting.hold(connection, chat.chat_id)
-        if admitted.unnamed or unnamed:
+        if unnamed:
             # in a chat that is new, too: somebody listens there whom nobody knows
             membership.note_unknown(connection, tenant_id, chat.chat_id)
         if not messages:
