@@ -65,6 +65,7 @@ _IGNORABLE = (
 # sign, stay, and so do joiners between two signs beyond Latin, where they make one emoji of two or are part of how
 # Persian and Indic words are written.
 _CONTROL = "\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ud800-\udfff\ufff9-\ufffb"
+_BLANK = re.compile(f"[{_IGNORABLE}]")
 _NOT_SHOWN = re.compile(
     rf"[{_CONTROL}{_IGNORABLE}]+|(?<![\u0300-\U000dffff])[{_JOINERS}]+|[{_JOINERS}]+(?![\u0300-\U000dffff])"
     rf"|(?<=[{_JOINERS}])[{_JOINERS}]+"
@@ -90,7 +91,7 @@ def visible(text: str) -> str:
     >>> visible("a\\u200bb \\u202ec\\x1b[2J"), visible("می\\u200cخواهم 👩\\u200d🚀")
     ('ab c[2J', 'می\\u200cخواهم 👩\\u200d🚀')
     """
-    return text if text.isascii() and text.isprintable() else _NOT_SHOWN.sub("", text)
+    return text if text.isprintable() and not _BLANK.search(text) else _NOT_SHOWN.sub("", text)
 
 
 def harmless(text: str) -> str:
