@@ -42,9 +42,19 @@ def up_to(chars: int) -> BeforeValidator:
     """Cut a longer name that is `FROM_PLATFORM`; `Field(max_length=…)` beside it refuses any other."""
 
     def cut(name: Any, info: ValidationInfo) -> Any:
-        return name[:chars] if info.context is FROM_PLATFORM and isinstance(name, str) else name
+        return cut_name(name, chars) if info.context is FROM_PLATFORM and isinstance(name, str) else name
 
     return BeforeValidator(cut)
+
+
+def cut_name(name: str, chars: int) -> str:
+    """Cut a name or a title, with an ellipsis in the place of what is missing."""
+    return name if len(name) <= chars else f"{name[: chars - 1]}…"
+
+
+def is_cut(name: str | None, chars: int) -> bool:
+    """Tell whether a name or a title was cut to so many characters."""
+    return name is not None and len(name) == chars and name.endswith("…")
 
 
 def depending_on(

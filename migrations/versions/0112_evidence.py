@@ -6,7 +6,7 @@ Revision: 0112
 from alembic import op
 
 revision = "0112"
-down_revision = "0109"
+down_revision = "0111"
 branch_labels = None
 depends_on = None
 

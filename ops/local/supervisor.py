@@ -41,7 +41,7 @@ class Child:
     # added to the environment of all
     environment: Mapping[str, str] = field(default_factory=dict)
     # says whether it has given a sign of life since it was last asked
-    lives: Callable[[], bool] | None = None
+    lives: Callable[[], bool] = lambda: True
     process: "subprocess.Popen[bytes] | None" = None
     # instead of a process of its own
     server: EmbeddedServer | None = None
@@ -168,7 +168,7 @@ class Supervisor:
             if pid is None:
                 continue
             child.stopped = child.stopped + 1 if any(map(is_stopped, (pid, *by_parent[pid]))) else 0
-            if child.lives is None or child.lives():
+            if child.lives():
                 child.silent = 0
             elif child.silent is not None:
                 child.silent += 1
@@ -196,9 +196,8 @@ class Supervisor:
     def _spawn(self, child: Child) -> None:
         child.started_at, child.restart_at = time.monotonic(), None
         child.killed, child.stopped, child.silent = "", 0, None
-        if child.lives is not None:
-            # forget what the process before it left
-            child.lives()
+        # forget what the process before it left
+        child.lives()
         if child.server is not None:
             try:
                 child.server.start()

@@ -84,15 +84,15 @@ def edit(
             chats.ensure(connection, tenant_id, ChatIn(chat_id=chat_id))
             chat = chats.lock_exclusively(connection, chat_id)
         message = store.find(connection, chat_id, external_id)
+        new = {"content": content, "tokens": tokens, "at": at, "original_bytes": original_bytes}
         if chat is None or message is None:
-            store.put_pending(connection, tenant_id, chat_id, external_id, content, tokens, at)
+            store.put_pending(connection, tenant_id, chat_id, external_id, **new)
             return Changed(outcome="pending")
         outcome = _outcome(connection, message, content, at)
         if outcome == "unchanged" and message.content == content:
             store.set_edited_at(connection, message.id, at)
         if outcome != "edited":
             return Changed(outcome=outcome)
-        new = {"content": content, "tokens": tokens, "at": at, "original_bytes": original_bytes}
         lexemes = store.set_content(connection, message.id, **new)
         counters.add(connection, tenant_id, {"messages_edited": 1})
         if message.waiting:

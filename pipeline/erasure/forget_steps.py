@@ -25,6 +25,7 @@ from pipeline.store.memories import entity_graph, evidence
 from pipeline.store.messages import edits
 from pipeline.store.people import api_keys, identities
 from pipeline.store.search import query_log
+from pipeline.text.duplicates import fingerprint
 from schemas.people.forgetting import Receipt, Subject
 
 BATCH = 40
@@ -232,7 +233,7 @@ class Deletion:
             present = (row.scope, row.user_id, row.agent_id)
             scope, agent_id = (row.scope, row.agent_id) if row.promoted_from is None else ("user", None)
             for owner in {present, *((scope, sender, agent_id) for sender in self.senders or ())}:
-                yield "memory", *suppression.memory_names(*owner, bytes(row.content_hash))
+                yield "memory", *suppression.memory_names(*owner, fingerprint(row.content))
 
     def _identities(self, senders: Sequence[str]) -> Iterator[None]:
         """Delete a person's names among the members of chats, in the entity graph, and the links between their ids."""

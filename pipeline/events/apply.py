@@ -24,9 +24,10 @@ from pipeline.platforms.records import (
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
 from pipeline.store.connections.transactions import persistently
+from schemas.base import is_cut
 from schemas.bots.events import MAX_NAMED, EventsReceipt
 from schemas.errors import Permanent
-from schemas.messages import MAX_CONTENT_BYTES, ChatIn, MessageIn
+from schemas.messages import MAX_CONTENT_BYTES, MAX_TITLE_CHARS, ChatIn, MessageIn
 
 
 def apply(
@@ -68,7 +69,7 @@ def apply(
 def one_chat(events: Sequence[Event]) -> tuple[ChatIn, list[MessageIn]] | None:
     """Return the chat and its messages if all events are new messages of one chat."""
     match _steps(events):
-        case [[ChatIn() as chat, Record(), *_] as step]:
+        case [[ChatIn() as chat, Record(), *_] as step] if not is_cut(chat.title, MAX_TITLE_CHARS):
             return chat, _messages(step)
     return None
 
@@ -113,7 +114,7 @@ def _apply(
     args: tuple[Any, ...]
     match step:
         case [ChatIn() as chat]:
-            persistently(partial(_describe, database, tenant_id, chat))
+            persistently(partial(_describe, database, tenant_id, chat, receipt))
         case [ChatIn() as chat, *_]:
             # a message that comes again may describe its chat as it was long ago
             with database.tenant(tenant_id) as connection:
@@ -122,7 +123,9 @@ def _apply(
             messages = _messages(step)
             stored = accept.accept(database, tenant_id, declared, messages, limits=limits, trace_id=trace_id)
             if stored.new and is_known:
-                persistently(partial(_describe, database, tenant_id, chat))
+                persistently(partial(_describe, database, tenant_id, chat, receipt))
+            elif stored.new:
+                receipt.count("cut", is_cut(chat.title, MAX_TITLE_CHARS))
             count(receipt, stored)
             return frozenset({"ingest"})
         case [Edit() as edit]:
@@ -152,15 +155,15 @@ def _apply(
             receipt.leave_out(move.where, "only a key for all chats gives a chat another id", "not_allowed")
         case [NewChatId() as move]:
             receipt.moves += 1
-            if persistently(partial(_describe, database, tenant_id, ChatIn(chat_id=move.chat_id))):
+            if persistently(partial(_describe, database, tenant_id, ChatIn(chat_id=move.chat_id), receipt)):
                 args = (move.chat_id, move.to)
                 persistently(partial(chat_moves.start, database, tenant_id, *args, trace_id=trace_id))
                 return frozenset({"forget"})
     return frozenset()
 
 
-def _describe(database: Database, tenant_id: str, chat: ChatIn) -> bool:
-    """Store a chat's description; return whether the chat exists now, under this id.
+def _describe(database: Database, tenant_id: str, chat: ChatIn, receipt: EventsReceipt) -> bool:
+    """Store a chat's description, counted where it is cut; return whether the chat exists now, under this id.
 
     A forgotten chat is not created, as the description may be an old one sent again, nor is a direct chat without
     messages.
@@ -175,4 +178,6 @@ def _describe(database: Database, tenant_id: str, chat: ChatIn) -> bool:
             is_kept = stored.moved_to is None
         if is_kept:
             chats.ensure(connection, tenant_id, chat)
+            is_new = stored is None or stored.title != chat.title
+            receipt.count("cut", is_new and is_cut(chat.title, MAX_TITLE_CHARS))
         return is_kept

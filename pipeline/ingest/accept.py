@@ -24,7 +24,16 @@ from pipeline.store.sessions import sessions
 from pipeline.text import tool_calls, truncate
 from pipeline.text.fencing import without_recalled
 from pipeline.text.tokens import estimate as estimate_tokens
-from schemas.messages import CUT, MAX_CONTENT_BYTES, ORIGINAL_BYTES, ChatIn, MessageIn, clean_text
+from schemas.base import is_cut
+from schemas.messages import (
+    CUT,
+    MAX_CONTENT_BYTES,
+    MAX_NAME_CHARS,
+    ORIGINAL_BYTES,
+    ChatIn,
+    MessageIn,
+    clean_text,
+)
 from schemas.sessions import number_of
 
 SLICE_MESSAGES, SLICE_BYTES = 250, 256 * 1024
@@ -80,8 +89,12 @@ def accept(
         new, out = new + stored, out + kept_out
     if out == len(unique):
         return Accepted(new=0, duplicates=0, kept_out=len(messages))
-    cut = min(new, sum(not CUT.isdisjoint(message.metadata) for message in unique.values()))
+    cut = min(new, sum(map(_is_cut, unique.values())))
     return Accepted(new=new, duplicates=len(messages) - new - out, kept_out=out, cut=cut)
+
+
+def _is_cut(message: MessageIn) -> bool:
+    return not CUT.isdisjoint(message.metadata) or is_cut(message.sender_name, MAX_NAME_CHARS)
 
 
 async def try_accept(
@@ -95,7 +108,7 @@ async def try_accept(
 ) -> Accepted | None:
     """Store a few small live messages as `accept` does, from the event loop; None if `accept` must store them."""
     # what may be cut takes a thread
-    if any(4 * len(message.content) > MAX_CONTENT_BYTES for message in received):
+    if any(4 * len(message.content) > MAX_CONTENT_BYTES or _is_cut(message) for message in received):
         return None
     unique = _unique(received)
     if any(message.closes_session for message in unique.values()) or limits.may_concern(received):
@@ -188,10 +201,18 @@ def _accept_step_by_step(
             edits.drop_pending(connection, chat.chat_id, kept_out)
         out += len(kept_out)
         messages = [message for message in admitted.messages if message.external_id not in pruned]
-        if messages and (stored is None or not chats.is_as_described(stored, chat)):
+        unnamed |= admitted.unnamed
+        # the id of a direct chat is theirs with whom it is
+        latest = max((message.sent_at for message in received), default=None)
+        is_kept = messages or (
+            unnamed
+            and chat.kind != "direct"
+            and not suppression.is_kept_out(connection, latest, ("chat", chat.chat_id))
+        )
+        if is_kept and (stored is None or not chats.is_as_described(stored, chat)):
             chats.ensure(connection, tenant_id, chat)
             accepting.hold(connection, chat.chat_id)
-        if admitted.unnamed or unnamed:
+        if unnamed:
             # in a chat that is new, too: somebody listens there whom nobody knows
             membership.note_unknown(connection, tenant_id, chat.chat_id)
         if not messages:

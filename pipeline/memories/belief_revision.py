@@ -98,7 +98,6 @@ def _statement(evidence: Evidence, row: Row[Any]) -> Statement:
         content=evidence.content,
         attribute=row.attribute,
         value=row.value,
-        holds=evidence.holds,
     )
 
 
@@ -119,7 +118,8 @@ def _as_statement(learned_fact: LearnedFact, known: Iterable[Statement]) -> Stat
     """Return a fact as a statement, with the attribute and value of a known one that says nearly the same."""
     fact, evidence = learned_fact.fact, learned_fact.evidence
     denies = is_denial(fact.value)
-    alike = beliefs.repeats(fact.content, (s for s in known if is_denial(s.value) == denies))
+    comparable = (s for s in known if is_denial(s.value) == denies)
+    alike = beliefs.repeats(fact.content, evidence.chat_id, comparable)
     # within one attribute the value decides: "the exam is on Friday" is nearly "the exam is on Monday"
     if alike is not None and alike.attribute not in {"", fact.attribute}:
         attribute, value = alike.attribute, alike.value
@@ -133,7 +133,6 @@ def _as_statement(learned_fact: LearnedFact, known: Iterable[Statement]) -> Stat
         content=fact.content,
         attribute=attribute,
         value=value,
-        holds=evidence.holds,
     )
 
 

@@ -4,8 +4,8 @@ A statement is what one session says of somebody. Statements with the same attri
 values is a memory, superseded by every later run except one that denies another value (`not lisbon`). Statements
 without an attribute contradict nothing; those that say nearly the same are one memory.
 
-A memory keeps its chat's words: statements of two chats are one memory only if their words and dates are equal, so that
-nobody reads the words of another chat.
+A memory is of one chat, or of none: were what is said in two one memory, whoever states something in the one, as of
+somebody else, would see by its id, times, confidence or importance that they said it in the other.
 """
 
 from collections import Counter
@@ -32,8 +32,6 @@ class Statement:
     content: str
     attribute: str = ""
     value: str = ""
-    # since when and until when it holds, if stated
-    holds: tuple[datetime | None, datetime | None] = (None, None)
 
     @property
     def is_fixed(self) -> bool:
@@ -87,10 +85,10 @@ def believed(
     return memories
 
 
-def repeats(content: str, known: Iterable[Statement]) -> Statement | None:
-    """Return the latest known statement that says nearly the same, whatever its attribute."""
+def repeats(content: str, chat_id: str, known: Iterable[Statement]) -> Statement | None:
+    """Return the latest statement known in a chat that says nearly the same, whatever its attribute."""
     gist = Gist.of(content)
-    alike = [statement for statement in known if gist.is_that_of(statement.gist)]
+    alike = [one for one in known if one.chat_id == chat_id and gist.is_that_of(one.gist)]
     return max(alike, key=_order, default=None)
 
 
@@ -122,16 +120,7 @@ def _histories(statements: Iterable[Statement]) -> list[list[Statement]]:
 
 
 def _is_alike(one: Statement, other: Statement) -> bool:
-    if one.content == other.content:
-        return True
-    return _may_share(one, other) and one.gist.is_that_of(other.gist)
-
-
-def _may_share(one: Statement, other: Statement) -> bool:
-    """Tell whether all who may see one may see the other; everybody may see manual ones without a chat."""
-    return one.chat_id == other.chat_id or any(
-        statement.is_fixed and statement.chat_id is None for statement in (one, other)
-    )
+    return one.chat_id == other.chat_id and (one.content == other.content or one.gist.is_that_of(other.gist))
 
 
 def _runs(history: Sequence[Statement], retracted: Mapping[UUID, datetime]) -> list[list[Statement]]:
@@ -151,13 +140,11 @@ def _runs(history: Sequence[Statement], retracted: Mapping[UUID, datetime]) -> l
 
 
 def _parts(run: Sequence[Statement]) -> list[list[Statement]]:
-    """Divide a run into memories: by chat, equal words together; a manual one absorbs those that repeat it."""
+    """Divide a run into memories: one for each chat; a manual one absorbs those that repeat it there."""
     parts: list[list[Statement]] = []
     for statement in sorted(run, key=lambda statement: not statement.is_fixed):
         for part in () if statement.is_fixed else parts:
-            first = part[0]
-            is_equal = (first.content, first.holds) == (statement.content, statement.holds)
-            if _may_share(first, statement) or (is_equal and not first.is_fixed):
+            if part[0].chat_id == statement.chat_id:
                 part.append(statement)
                 break
         else:

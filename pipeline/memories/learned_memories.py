@@ -129,11 +129,8 @@ def _hash(
     origin: Statement | Evidence,
     taken: dict[tuple[str | None, bytes], UUID],
 ) -> bytes:
-    """Return a hash that is unique for the owner: of the words, and also of the time and id if these are taken."""
-    plain = fingerprint(content)
-    if owner.scope == "organization":
-        # two groups may decide the same
-        plain = blake2b(plain + (origin.chat_id or "").encode(), digest_size=16).digest()
+    """Return a hash that is unique for the owner: of chat and words, and of the time and id if these are taken."""
+    plain = fingerprint(content, origin.chat_id)
     if taken.get((owner.user_id, plain), identity) != identity:
         at = origin.said_at.isoformat()
         plain = blake2b(plain + at.encode() + identity.bytes, digest_size=16).digest()
@@ -149,13 +146,12 @@ def _refresh(
     row: Row[Any] | None,
     taken: dict[tuple[str | None, bytes], UUID],
 ) -> bool:
-    """Set a memory's fields from its evidence; return whether its words have changed."""
+    """Set a memory's fields from its evidence, of one chat; return whether its words have changed."""
     by_time = sorted(evidence, key=lambda e: (e.said_at, e.session_id))
     first = by_time[0]
     content = first.content
-    # one chat's words are not shown in another
-    if row is not None and (row.edited or len({e.chat_id for e in by_time}) == 1):
-        content = row.content if row.edited or row.content in {e.content for e in by_time} else content
+    if row is not None and (row.edited or row.content in {e.content for e in by_time}):
+        content = row.content
     digest = (
         bytes(row.content_hash)
         if row is not None and content == row.content
@@ -168,7 +164,7 @@ def _refresh(
         "content": content,
         "said_at": first.said_at,
         "learned_in": first.chat_id,
-        "also_in": sorted({e.chat_id for e in by_time if e.content == content} - {first.chat_id}),
+        "also_in": [],
         "holds_from": holds_from,
         "holds_until": holds_until,
     }

@@ -54,9 +54,10 @@ def edit(database: Database, tenant_id: str, identity: UUID, change: MemoryEdit)
                     "content: question and answer stay as they were: remove the memory, or add a statement",
                     field="content",
                 )
-            digest = fingerprint(change.content)
-            if suppression.keeps_out(connection, _as_memory_in(row, _owner(row), change.content), digest):
+            words = fingerprint(change.content)
+            if suppression.keeps_out(connection, _as_memory_in(row, _owner(row), change.content), words):
                 return Changed(outcome="kept_out", id=identity)
+            digest = fingerprint(change.content, row.learned_in)
             _require_unique(connection, identity, _owner(row), digest, "content")
             store.reword(connection, identity, change.content, digest)
             entity_graph.drop(connection, identity)
@@ -93,7 +94,9 @@ def promote(database: Database, tenant_id: str, identity: UUID, promotion: Memor
                 + (f"and can be promoted to {' or '.join(wider)}" if wider else "the widest there is"),
                 field="scope",
             )
-        if suppression.keeps_out(connection, _as_memory_in(row, owner, row.content), bytes(row.content_hash)):
+        if suppression.keeps_out(
+            connection, _as_memory_in(row, owner, row.content), fingerprint(row.content)
+        ):
             return Changed(outcome="kept_out", id=identity)
         _require_unique(connection, identity, owner, bytes(row.content_hash), "scope")
         store.promote(connection, identity, owner)
@@ -129,7 +132,7 @@ def _replace(
     connection: Connection, tenant_id: str, row: Row[Any], content: str, at: datetime, chat_id: str | None
 ) -> Changed:
     """Replace a memory by the right statement, made in `chat_id` or else wherever the memory was."""
-    if fingerprint(content) == bytes(row.content_hash):
+    if fingerprint(content) == fingerprint(row.content):
         raise InvalidInput(
             "content: these are the memory's own words: leave content out if it is wrong", field="content"
         )
@@ -216,7 +219,7 @@ def _require_believed(row: Row[Any]) -> None:
 def _require_unique(
     connection: Connection, identity: UUID, owner: Owner, content_hash: bytes, field: str
 ) -> None:
-    """Raise `Conflict` if the owner has another memory with these words."""
+    """Raise `Conflict` if the owner has another memory with these words from the same chat."""
     other = store.twin(connection, identity, owner, content_hash)
     if other is not None:
         raise Conflict(

@@ -40,10 +40,10 @@ def remember(
 ) -> Written:
     """Write a memory, unless its user's or chat's memory is off, or a later forgetting covers it.
 
-    The same words in the same scope are the same memory, which keeps the higher importance and the later expiry, and
-    is believed again if it was superseded or retracted. A session's memory without an expiry of its own lives for
-    `session_lifetime` after it was last written or shown. Raises `InvalidInput` for an unknown chat or session, and
-    `DatabaseUnavailable`.
+    The same words in the same scope and chat are the same memory, which keeps the higher importance and the later
+    expiry, and is believed again if it was superseded or retracted. A session's memory without an expiry of its own
+    lives for `session_lifetime` after it was last written or shown. Raises `InvalidInput` for an unknown chat or
+    session, and `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
         memory = _placed(connection, memory)
@@ -64,12 +64,14 @@ def write(
     session_lifetime: timedelta | None = None,
 ) -> Written:
     """Write a memory in the caller's transaction, under `suppression_list.lock` of the chat that it was learned in."""
-    digest = fingerprint(memory.content)
     lives_for = session_lifetime if memory.scope == "session" and memory.expires_at is None else None
     memory = _placed(connection, memory)
-    if suppression.keeps_out(connection, memory, digest) or not _remembers(connection, memory):
+    if suppression.keeps_out(connection, memory, fingerprint(memory.content)) or not _remembers(
+        connection, memory
+    ):
         return Written(outcome="kept_out")
     chats.ensure_tenant(connection, tenant_id)
+    digest = fingerprint(memory.content, memory.learned_in)
     identity, new = store.insert(connection, tenant_id, new_id(), memory, digest, language, lives_for)
     if new:
         jobs.enqueue(connection, tenant_id, "embed", [f"memory:{identity}"], lane=memory.learned_in or "")

@@ -7,7 +7,8 @@ Who is in a chat, and whether it is a direct one, is stated by whoever hands ove
 chats is not trusted in this: it sees only what was learned in these chats, and of what was learned in no chat only what
 is the organization's. What it states of a chat sets the chat apart (triggers of the tables `chats` and `chat_members`):
 nothing learned elsewhere is shown there and nothing learned there is shown elsewhere, except between that key's own
-chats, until a key for all chats sets the members. It cannot change the kind of an existing chat.
+chats, until a key for all chats sets the members. It cannot change the kind of an existing chat. Nor does what it has
+somebody say there tell whether they have said it elsewhere, as a memory is of one chat (`pipeline.memories.beliefs`).
 """
 
 from collections.abc import Collection, Iterable

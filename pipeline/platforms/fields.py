@@ -22,8 +22,9 @@ from pipeline.platforms.records import (
     Record,
     Skipped,
     Times,
+    Unread,
 )
-from schemas.base import FROM_PLATFORM, in_words
+from schemas.base import FROM_PLATFORM, cut_name, in_words
 from schemas.errors import InvalidInput
 from schemas.messages import MAX_NAME_CHARS, MAX_TITLE_CHARS, ChatIn, ChatKind, Content, Id, MessageIn, SaidAt
 
@@ -71,7 +72,7 @@ def chat_of(
         chat_id=with_platform(platform, chat_id),
         platform=platform,
         kind=options.kind or kind,
-        title=(title or options.title or "")[:MAX_TITLE_CHARS] or None,
+        title=cut_name(title or options.title or "", MAX_TITLE_CHARS) or None,
         time_zone=options.zone_name(with_platform(platform, chat_id)),
         language=options.language,
     )
@@ -101,14 +102,25 @@ def read_message(
 
 
 def one_or_several(
-    value: Any, fits: Callable[[dict[str, Any]], bool], otherwise: str
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield a payload, or each of a list, with its place. Raises `InvalidInput` for one that does not fit."""
-    for number, item in enumerate(value if isinstance(value, list) else [value]):
-        where = f"[{number}]" if isinstance(value, list) else ""
-        if not isinstance(item, dict) or not fits(item):
-            raise InvalidInput(f"{where or 'the body'} {otherwise}", field=where or "body")
-        yield where, item
+    value: Any,
+    fits: Callable[[dict[str, Any]], bool],
+    otherwise: str,
+    read: Callable[[dict[str, Any], str], Iterable[Event]],
+) -> Iterator[Event]:
+    """Yield the events of a payload, or of each of a list. Raises `InvalidInput` for a payload that does not fit."""
+
+    def checked(item: dict[str, Any], where: str) -> Iterator[Event]:
+        if fits(item):
+            yield from read(item, where)
+        else:
+            yield Broken(where=where, reason=otherwise)
+
+    if isinstance(value, list):
+        yield from each_of(value, "", checked)
+    elif isinstance(value, dict) and fits(value):
+        yield from read(value, "")
+    else:
+        raise InvalidInput(f"the body {otherwise}", field="body")
 
 
 def each_of(
@@ -136,6 +148,20 @@ def guarded(where: str, events: Iterable[Event]) -> Iterator[Event]:
 def not_kept(where: str, kind: object) -> Skipped:
     """Return the note that counts something not kept, by the platform's name of its kind."""
     return Skipped(where=where, reason=str(kind)[:MAX_KIND_CHARS])
+
+
+def no_message(
+    where: str, platform: str, kind: object, meant: tuple[str, ...], unread: tuple[str, ...] = ()
+) -> Skipped | Unread:
+    """Return the note that counts what is no message; names may be the beginnings of the platform's.
+
+    Nothing that people wrote is missing with what is `meant` to be left out. Something is that is `unread`, as no
+    parser can, and may be of a kind that is neither: it is new.
+    """
+    name = str(kind)[:MAX_KIND_CHARS]
+    if name.startswith(meant):
+        return Skipped(where=where, reason=name)
+    return Unread(where=where, platform=platform, kind=name, known=name.startswith(unread))
 
 
 def edited(record: ReadMessage, edited_at: object) -> Iterator[Event]:
@@ -248,7 +274,7 @@ def name_of(*candidates: object) -> str:
     """Return the first text that is not blank, cut to the stored length; empty if there is none."""
     for candidate in candidates:
         if isinstance(candidate, str) and candidate.strip():
-            return candidate.strip()[:MAX_NAME_CHARS]
+            return cut_name(candidate.strip(), MAX_NAME_CHARS)
     return ""
 
 

@@ -7,10 +7,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from pipeline.platforms import attachments, fields
-from pipeline.platforms.records import Event, NewChatId, ReadMessage
+from pipeline.platforms.records import Event, NewChatId, ReadMessage, Skipped
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn
 
+_POLL, _UNSTABLE_POLL = "m.poll", "org.matrix.msc3381.poll"
+# what is no state of the room, and no words of people's
+_SIGNALS = (
+    *("m.reaction", "m.call", "org.matrix.msc3401.call", "m.key.verification.", "m.beacon", "m.rtc."),
+    *("m.poll.response", "m.poll.end", f"{_UNSTABLE_POLL}.response", f"{_UNSTABLE_POLL}.end"),
+)
 _MEDIA = {"m.image": "image", "m.video": "video", "m.audio": "audio", "m.file": "document"}
 
 
@@ -44,12 +50,29 @@ def _event(raw: dict[str, Any], where: str) -> Iterator[Event]:
             else:
                 yield fields.not_kept(where, kind)
         case "m.room.name":
-            yield fields.chat_of("matrix", chat_id, title=fields.name_of(content.get("name")))
+            yield fields.chat_of("matrix", chat_id, title=fields.text_of(content.get("name")))
         case "m.room.tombstone":
             new = fields.id_of(content.get("replacement_room"), "content.replacement_room")
             yield NewChatId(where=where, chat_id=chat_id, to=f"matrix:{new}")
-        case _:
+        case _ if "state_key" in raw:
             yield fields.not_kept(where, kind)
+        case _:
+            yield from _other(raw, content, where, chat)
+
+
+def _other(raw: dict[str, Any], content: dict[str, Any], where: str, chat: ChatIn) -> Iterator[Event]:
+    """Yield what somebody sent that is no plain message: a poll's words, or those of a new kind, with a note of it."""
+    kind, is_poll = str(raw["type"]), _POLL in content or f"{_UNSTABLE_POLL}.start" in content
+    if not is_poll:
+        yield (noted := fields.no_message(where, "Matrix", kind, _SIGNALS, ("m.room.encrypted",)))
+        if isinstance(noted, Skipped):
+            return
+    sender = f"matrix:{fields.id_of(raw.get('sender'), 'sender')}"
+    if not is_poll:
+        content = {"msgtype": "m.text", "body": _words(content), **content}
+    record = _record(raw, content, fields.dict_of(content.get("m.relates_to")), where, chat, sender)
+    if not isinstance(record, Skipped):
+        yield from (chat, record)
 
 
 def _message(raw: dict[str, Any], content: dict[str, Any], where: str, chat: ChatIn) -> Iterator[Event]:
@@ -95,6 +118,15 @@ def _record(
     )
 
 
+def _words(content: object) -> str:
+    """Return the text of extensible content, which is plain or a list of forms of it."""
+    parts = fields.dict_of(content)
+    texts = (parts.get(name) for name in ("m.text", "org.matrix.msc1767.text"))
+    forms = (text if isinstance(text, list) else [{"body": text}] for text in texts)
+    bodies = (fields.text_of(form.get("body")) for listed in forms for form in fields.dicts_of(listed))
+    return next(filter(None, bodies), "")
+
+
 def _media(content: dict[str, Any], *, sticker: bool = False) -> list[dict[str, str]]:
     kind = "sticker" if sticker else _MEDIA.get(str(content.get("msgtype")))
     file = fields.name_of(content.get("filename"), content.get("body"))
@@ -108,7 +140,9 @@ def _text(content: dict[str, Any], *, answers: bool) -> str:
         file = fields.text_of(content.get("filename"))
         return body if file and body != file else ""
     if content.get("msgtype") is None:
-        return ""
+        poll = fields.dict_of(content.get(_POLL)) or fields.dict_of(content.get(f"{_UNSTABLE_POLL}.start"))
+        question, *options = map(_words, (poll.get("question"), *fields.dicts_of(poll.get("answers"))))
+        return f"[poll] {question}: {' / '.join(options)}" if poll else ""
     if content.get("msgtype") == "m.location":
         return f"[location {body}]"
     if answers and body.startswith("> "):

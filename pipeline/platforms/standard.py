@@ -31,7 +31,9 @@ def parse(value: Any) -> Iterator[Event]:
         case "message.deleted":
             yield Deletion(where="data", **parse_payload(MessageAddress, data).model_dump())
         case _:
-            yield fields.not_kept("type", kind)
+            # what else their sender tells others is no message
+            new = kind.startswith("message.")
+            yield fields.no_message("type", "standard", kind, () if new else ("",))
 
 
 def _message(data: dict[str, Any], raw: dict[str, Any], where: str) -> Iterator[Event]:

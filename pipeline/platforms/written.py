@@ -8,7 +8,7 @@ from pipeline.platforms import fields
 # the keys of what people write; a text inside a text's own parts stands under one of them, too
 _WRITTEN = frozenset(
     "text title caption credit author description source formula old_text question additional_prize gift_text option "
-    "comment".split()
+    "comment body contentText hydratedContentText".split()
 )
 # placeholders for things without words
 _SHOWN = frozenset(("photo_id", "document_id", "geo", "unsupported"))

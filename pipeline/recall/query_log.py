@@ -5,7 +5,7 @@ chat, are not recorded, even if the context was in progress when they were forgo
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -29,7 +29,7 @@ from pipeline.store.search import query_log as log_rows
 from pipeline.store.search.query_log import Served
 from pipeline.store.sessions import rollups
 from pipeline.text.fencing import without_recalled
-from schemas.context import AnswerIn, AnswerReceipt, Context, LoggedContext
+from schemas.context import AnswerIn, AnswerReceipt, Context, LoggedContext, Source
 from schemas.errors import InvalidInput, NotFound, Retryable
 from schemas.languages import DEFAULT_LANGUAGE
 from schemas.memory.memories import MemoryIn
@@ -38,6 +38,8 @@ from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 
 log = structlog.get_logger(__name__)
+
+_REMEMBERED: tuple[Source, ...] = ("memory", "document")
 
 
 def shown_in(context: Context) -> dict[str, str]:
@@ -133,10 +135,42 @@ def _row(query: ContextQuery, context: Context, prepared: Ask, seconds: float) -
 def listing(
     database: Database, tenant_id: str, chat_id: str | None, limit: int, after: str | None = None
 ) -> list[LoggedContext]:
-    """List the newest rows of one chat or all, those after `after`. Raises `DatabaseUnavailable`."""
+    """List the newest rows of one chat or all, those after `after`.
+
+    To a key for some chats they say nothing of memories that it is not shown in the chat, nor how many there were.
+    Raises `NotFound` for its unknown chat, and `DatabaseUnavailable`.
+    """
     with database.tenant(tenant_id) as connection:
         rows = log_rows.listing(connection, chat_id, limit, after)
-        return [LoggedContext.model_validate(row._mapping) for row in rows]
+        logged = [LoggedContext.model_validate(row._mapping) for row in rows]
+        if not database.only_chats:
+            return logged
+        seen, _ = statements.seen_in(connection, chat_id, None)
+        remembered = sorted({i for row in logged for kind in _REMEMBERED for i in _ids(row.shown, kind)})
+        kept = memories.visible(connection, remembered, seen)
+        return [_as_seen(row, kept) for row in logged]
+
+
+def _as_seen(row: LoggedContext, kept: Container[str]) -> LoggedContext:
+    """Return a row without memories that are not `kept`, and without the figures that count these."""
+
+    def is_kept(item: str) -> bool:
+        kind, _, identity = item.partition(":")
+        return kind not in _REMEMBERED or identity in kept
+
+    tokens, chars = (
+        {source: n for source, n in figures.items() if source not in _REMEMBERED}
+        for figures in (row.tokens, row.chars)
+    )
+    return row.model_copy(
+        update={
+            "shown": {item: block for item, block in row.shown.items() if is_kept(item)},
+            "used": None if row.used is None else list(filter(is_kept, row.used)),
+            "tokens": tokens,
+            "chars": chars,
+            "used_tokens": sum(tokens.values()),
+        }
+    )
 
 
 def report(

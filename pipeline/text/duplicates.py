@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 
 from pipeline.text.languages import ANY_LANGUAGE
 from pipeline.text.sentences import terms, words
@@ -99,10 +99,11 @@ def _claims(text: str) -> tuple[Sequence[str], bool]:
     return sorted(_NUMBER.findall(text)), bool(_NEGATION.search(text))
 
 
-def fingerprint(text: str) -> bytes:
-    """Return a hash of a text's words, whatever their case and the spaces between them.
+def fingerprint(text: str, chat_id: str | None = None) -> bytes:
+    """Return a hash of a text's words, or of these in a chat, whatever their case and the spaces between them.
 
     >>> fingerprint("We meet on  Mondays.") == fingerprint("we meet on mondays.")
     True
     """
-    return blake2b(" ".join(text.split()).casefold().encode(), digest_size=16).digest()
+    plain = blake2b(" ".join(text.split()).casefold().encode(), digest_size=16).digest()
+    return plain if chat_id is None else sha256(plain + chat_id.encode()).digest()[:16]

@@ -61,14 +61,12 @@ def history(found: list[Believed]) -> list[tuple[str, list[str]]]:
     ]
 
 
-def test_other_words_of_a_private_chat_stay_a_memory_of_their_own() -> None:
-    private = says(1, "Ann moved to Porto, away from Tom.", chat="d")
-    assert len(believed([says(0, "Ann moved to Porto."), private])) == 2
-    assert len(believed([lives(0, "porto"), lives(1, "porto", chat="d")])) == 1
-    worded = Statement(
-        **{**lives(1, "porto", chat="d").__dict__, "content": "Ann lives in Porto since the divorce."}
-    )
-    assert len(believed([lives(0, "porto"), worded])) == 2
+def test_what_is_said_in_two_chats_is_a_memory_of_each() -> None:
+    assert len(believed([says(0, "Ann moved to Porto."), says(1, "Ann moved to Porto.", chat="d")])) == 2
+    assert len(believed([lives(0, "porto"), lives(1, "porto", chat="d"), lives(2, "porto")])) == 2
+    # what is written by hand for every chat takes in nothing that one of them says
+    by_hand = replace(says(3, "Ann moved to Porto.", by_hand=UUID(int=7)), chat_id=None)
+    assert len(believed([says(0, "Ann moved to Porto."), by_hand])) == 2
 
 
 def test_what_is_written_by_hand_stays_itself_and_takes_in_what_repeats_it() -> None:

@@ -6,6 +6,7 @@ from itertools import pairwise, product
 
 import pytest
 
+from pipeline.ingest import accept
 from pipeline.people import identities, membership, suppression
 from pipeline.people.suppression import Named
 from pipeline.store.connections.database import Database
@@ -258,6 +259,26 @@ def test_whoever_is_forgotten_or_off_is_in_a_chat_without_a_name_or_not_at_all(
     assert (told.members, told.unnamed) == (["test:bob", "test:cy"], True)
     # one has spoken, and so has a name to show
     assert told.names == {"test:bob": ["Ann Ambler"]}
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_whoever_is_off_and_spoke_before_anybody_else_is_there_without_a_name(
+    shared: Database, tenant: str, at_once: bool
+) -> None:
+    suppression.remember_user(shared, tenant, "test:dee", remembered=False)
+    # more than are stored in one transaction
+    off = [message(n, id=f"off-{n}", sender_id="test:dee") for n in range(accept.SLICE_MESSAGES)]
+    others = [message(len(off), sender_id="test:ann")]
+    for spoken in [off + others] if at_once else [off, others]:
+        accept.accept(shared, tenant, CHAT, spoken)
+    assert members(shared, tenant) == (["test:ann"], True)
+    # no chat is made whose id is their own, nor one that was forgotten since
+    accept.accept(shared, tenant, ChatIn(chat_id="test:dees", kind="direct"), off)
+    forget(shared, tenant, ("chat", OTHER.chat_id), until=EPOCH + timedelta(days=1))
+    accept.accept(shared, tenant, OTHER, off)
+    for chat_id in ("test:dees", OTHER.chat_id):
+        with pytest.raises(NotFound):
+            membership.show(shared, tenant, chat_id)
 
 
 def test_an_event_makes_the_chat_that_nobody_knows_but_none_that_was_forgotten_since(

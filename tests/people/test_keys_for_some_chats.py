@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 from pipeline.people.visibility import Place, visible
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
+from schemas.messages import ChatIn
 from tests.api.conftest import client
 from tests.conftest import TENANT
+from tests.memories.test_learning import Talk
+from tests.test_pipeline import rows
 
 __all__ = ["client"]
 
@@ -258,6 +261,95 @@ def test_what_moves_into_a_chat_stays_apart(mallory: httpx.Client, world: httpx.
     assert world.post(f"/v1/chats/{OWN}/rename", json={"to": "tg:renamed"}).status_code in {200, 202}
     assert world.get("/v1/chats/tg:renamed/members").json()["apart"] is True
     assert shown(world, "tg:renamed") & {PIN, SAFE} == set()
+
+
+TRUE, FALSE = "Alice | pin | 5518", "Alice | cat | tom"
+TOGETHER = "tg:mallory-and-alice"
+
+
+def forge(mallory: httpx.Client, chat: str) -> None:
+    """Have Alice say in a chat what she has said elsewhere, and what she has said nowhere."""
+    messages = [
+        {"external_id": words, "sender_id": ALICE, "sender_name": "Alice", "content": words}
+        | {"sent_at": "2026-06-01T12:00:00Z"}
+        for words in (TRUE, FALSE)
+    ]
+    assert mallory.post("/v1/messages", json={"chat": chat, "messages": messages}).status_code == 202
+
+
+def told_of_both(mallory: httpx.Client, chat: str) -> None:
+    """What is shown of the one statement differs in its words alone from what is shown of the other."""
+    listed = mallory.get("/v1/memories", params={"chat_id": chat, "superseded": True}).json()["memories"]
+    query = {"chat_id": chat, "query": "What are the pin and the cat of Alice?"}
+    hits = mallory.post("/v1/memories/search", json=query).json()["hits"]
+    for memories in (listed, [hit["memory"] for hit in hits]):
+        assert sorted(memory["attribute"] for memory in memories) == ["cat", "pin"]
+        words = {"content", "attribute", "value", "created_at", "id"}
+        one, other = ({name: memory[name] for name in memory.keys() - words} for memory in memories)
+        assert one == other
+        # an id holds the time when it was made
+        made = [(memory["created_at"][:16], int(memory["id"][:8], 16) >> 8) for memory in memories]
+        assert made[0] == made[1]
+
+
+@pytest.mark.parametrize("chat", [OWN, TOGETHER])
+def test_whoever_has_alice_say_something_is_not_told_whether_she_said_it_elsewhere(
+    mallory: httpx.Client, world: httpx.Client, database: Database, chat: str
+) -> None:
+    # the one made by the key for some chats, the other known to the bot with Alice in it
+    tell(world, TOGETHER, ALICE, MALLORY)
+    talk = Talk(database)
+    talk.say(0, TRUE, chat=ChatIn(chat_id=PRIVATE, kind="direct"), who="Alice", sender_id=ALICE)
+    talk.learn()
+    [known] = world.get("/v1/memories", params={"type": "fact"}).json()["memories"]
+    world.patch(f"/v1/memories/{known['id']}", json={"importance": 9, "metadata": {"kept": "by hand"}})
+    past = "UPDATE memories SET created_at = '2026-03-05', access_count = 3, last_accessed_at = now() RETURNING 1"
+    rows(database, past)
+    with confined(world, chat) as holder:
+        forge(holder, chat)
+        talk.learn()
+        told_of_both(holder, chat)
+
+
+def test_the_log_of_what_was_shown_tells_it_nothing_of_other_chats(world: httpx.Client) -> None:
+    own = "Their wine is port."
+    remember(world, own, COUPLE)
+    tell(world, {"chat_id": "tg:elsewhere", "kind": "group"}, ALICE, BOB)
+    for content, learned_in in (
+        ("Their wine is old port.", "tg:elsewhere"),
+        ("Her wine is port, too.", None),
+    ):
+        remember(world, content, learned_in)
+    asked = {"chat_id": COUPLE, "query": "Which wine is theirs?", "user_id": ALICE}
+    served = world.post("/v1/context", json=asked | {"parameters": {"memories": 50}}).json()
+    ids = {m["content"]: m["id"] for m in world.get("/v1/memories").json()["memories"]}
+    used = [f"memory:{i}" for i in ids.values()]
+    answer = {"answer": "Port.", "used": used}
+    assert world.post(f"/v1/contexts/{served['context_id']}/answer", json=answer).status_code == 200
+    logs = []
+    with confined(world, COUPLE) as holder:
+        for reader in (world, holder):
+            [logged] = reader.get("/v1/queries", params={"chat_id": COUPLE}).json()["queries"]
+            logs.append({item for item in logged["shown"] if item.startswith("memory:")})
+    assert f"memory:{ids[own]}" in logs[1] < logs[0]
+    assert set(logged["used"]) == logs[1]
+    # nor how much there was of it
+    assert "memory" not in logged["tokens"] | logged["chars"]
+    assert logged["used_tokens"] == sum(logged["tokens"].values())
+
+
+def test_what_is_written_by_hand_elsewhere_changes_nothing_of_what_was_forged(
+    mallory: httpx.Client, world: httpx.Client, database: Database
+) -> None:
+    tell(mallory, OWN, ALICE)
+    forge(mallory, OWN)
+    Talk(database).learn()
+    for learned_in in (PRIVATE, COUPLE, None):
+        remember(world, "Alice: pin 5518.", learned_in)
+    told_of_both(mallory, OWN)
+    # it is theirs of each of these chats, and known there
+    for chat in (PRIVATE, COUPLE):
+        assert PIN in shown(world, chat)
 
 
 def test_the_tools_of_language_models_see_no_more(mallory: httpx.Client) -> None:

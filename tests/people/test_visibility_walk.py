@@ -70,7 +70,7 @@ def chat_id(name: str) -> str:
 
 def planted(name: str, owner: str) -> str:
     """A statement that is like no other; `owner` is the organization, the agent, or an id of somebody."""
-    return f"pineapple secret of <{owner}> from <{name}>"
+    return f"pineapple secret of {{{owner}}} from {{{name}}}"
 
 
 def said(name: str) -> str:

@@ -52,9 +52,9 @@ def add(
 ) -> None:
     """Remember a statement: about a session, a user or an agent if one is named, else about the organization.
 
-    The same words in the same scope are the same memory, which is believed again if it was superseded or wrong. It is
-    found by keyword at once, and by meaning when workers have embedded it. A user who was never seen ends the command
-    with 3.
+    The same words in the same scope and chat are one memory, which is believed again if it was superseded or wrong. It
+    is found by keyword at once, and by meaning when workers have embedded it. A user who was never seen ends the
+    command with 3.
     """
     from pipeline.memories import statements
 

@@ -24,6 +24,32 @@ _TYPES = {
     18: "ThreadCreated",
     19: "Reply",
 }
+# what is dispatched of other things than messages, and of messages but for their words
+_SIGNALS = (
+    *(
+        "READY",
+        "RESUMED",
+        "RATE_LIMITED",
+        "APPLICATION_",
+        "AUTO_MODERATION_",
+        "CHANNEL_",
+        "THREAD_",
+        "ENTITLEMENT_",
+    ),
+    *(
+        "GUILD_",
+        "INTEGRATION_",
+        "INTERACTION_",
+        "INVITE_",
+        "PRESENCE_",
+        "STAGE_",
+        "SUBSCRIPTION_",
+        "SOUNDBOARD_",
+    ),
+    *("TYPING_", "USER_", "VOICE_", "WEBHOOKS_", "SESSIONS_", "MESSAGE_UPDATE", "MESSAGE_REACTION_"),
+    *("MESSAGE_POLL_VOTE_", "MESSAGE_ACK"),
+)
+_TEXT_DISPLAY = 10
 _THREADS = (10, 11, 12)
 _DIRECT = 1
 _FORWARD = 1
@@ -32,13 +58,16 @@ _FORWARD = 1
 def parse(value: Any) -> Iterator[Event]:
     """Parse dispatches. Raises `InvalidInput` for anything else."""
     otherwise = "is no dispatch of Discord's gateway, with its name in t and its data in d"
-    for place, item in fields.one_or_several(value, _is_dispatch, otherwise):
-        where = place or "d"
-        if item["t"] is None:
-            # a heartbeat, or another message of the connection itself
-            yield fields.not_kept(where, f"op {item.get('op')}")
-        else:
-            yield from fields.guarded(where, _dispatch(item["t"], item["d"], where))
+    yield from fields.one_or_several(value, _is_dispatch, otherwise, _item)
+
+
+def _item(raw: dict[str, Any], where: str) -> Iterator[Event]:
+    place = where or "d"
+    if raw["t"] is None:
+        # a heartbeat, or another message of the connection itself
+        yield fields.not_kept(place, f"op {raw.get('op')}")
+    else:
+        yield from fields.guarded(place, _dispatch(raw["t"], raw["d"], place))
 
 
 def _is_dispatch(item: dict[str, Any]) -> bool:
@@ -58,7 +87,7 @@ def _dispatch(kind: str, raw: dict[str, Any], where: str) -> Iterator[Event]:
             for message_id in fields.list_of(ids, "d.ids"):
                 yield fields.deletion(where, chat_id, message_id, "d.id")
         case "CHANNEL_CREATE" | "CHANNEL_UPDATE" | "THREAD_CREATE" | "THREAD_UPDATE":
-            thread, name = raw.get("type") in _THREADS, fields.name_of(raw.get("name"))
+            thread, name = raw.get("type") in _THREADS, fields.text_of(raw.get("name"))
             direct = raw.get("type") == _DIRECT
             title = name if thread or not name else f"#{name}"
             yield _chat(raw.get("id"), "thread" if thread else "direct" if direct else "group", title)
@@ -71,7 +100,7 @@ def _dispatch(kind: str, raw: dict[str, Any], where: str) -> Iterator[Event]:
             chat_id = _chat(raw.get("id"), None).chat_id
             yield MemberChange(where=where, chat_id=chat_id, joined=joined, left=left)
         case _:
-            yield fields.not_kept(where, kind)
+            yield fields.no_message(where, "Discord", kind, _SIGNALS)
 
 
 def _is_bot(member: dict[str, Any]) -> bool:
@@ -118,9 +147,11 @@ def _record(raw: dict[str, Any], where: str, chat: ChatIn) -> ReadMessage:
     shots = fields.dicts_of(raw.get("message_snapshots")) if forwards else []
     passed_on = [fields.dict_of(shot, "message") for shot in shots]
     texts = [fields.text_of(raw.get("content")), *embed_texts(raw.get("embeds"), whole=by_bot)]
+    texts += _shown(raw.get("components"))
     for message in passed_on:
         content = fields.text_of(message.get("content"))
         texts += [content, *embed_texts(message.get("embeds"), whole=not content)]
+        texts += _shown(message.get("components"))
     if poll := fields.dict_of(raw.get("poll")):
         answers = [fields.dict_of(answer, "poll_media") for answer in fields.dicts_of(poll.get("answers"))]
         texts.append(written.labelled("poll", {"question": poll.get("question"), "answers": answers}))
@@ -138,6 +169,14 @@ def _record(raw: dict[str, Any], where: str, chat: ChatIn) -> ReadMessage:
         sent_at=raw.get("timestamp"),
         reply_to=reference.get("message_id") if here and not forwards else None,
     )
+
+
+def _shown(components: object) -> Iterator[str]:
+    """Yield the texts among components; buttons and the like say nothing of their own."""
+    for component in fields.dicts_of(components):
+        if component.get("type") == _TEXT_DISPLAY:
+            yield fields.text_of(component.get("content"))
+        yield from _shown(component.get("components"))
 
 
 def _names(raw: Mapping[str, Any]) -> dict[str, str]:

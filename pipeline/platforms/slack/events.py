@@ -9,6 +9,41 @@ from pipeline.platforms.slack import export
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn, ChatKind
 
+# of a message all is told by the event `message`; the others are no words in a chat
+_SIGNALS = (
+    *(
+        "app_",
+        "assistant_thread_",
+        "bot_",
+        "call_",
+        "channel_",
+        "dnd_",
+        "email_domain_changed",
+        "emoji_changed",
+    ),
+    *(
+        "entity_",
+        "file_",
+        "function_executed",
+        "grid_migration_",
+        "group_",
+        "im_",
+        "invite_requested",
+        "link_shared",
+    ),
+    *(
+        "member_",
+        "message_metadata_",
+        "mpim_",
+        "pin_",
+        "reaction_",
+        "resources_",
+        "scope_",
+        "shared_channel_",
+    ),
+    *("star_", "subteam_", "team_", "tokens_revoked", "url_verification", "user_", "workflow_"),
+)
+
 
 def parse(value: Any) -> Iterator[Event]:
     """Parse an envelope, or an event. Raises `InvalidInput` for anything else."""
@@ -42,12 +77,12 @@ def _event(raw: dict[str, Any], kind: str, bots: set[str]) -> Iterator[Event]:
             yield fields.moved_in_or_out("event", chat.chat_id, people, came=came, at=at)
         case "channel_rename" | "group_rename" | "channel_created":
             channel = fields.dict_of(raw.get("channel"))
-            yield _chat(channel.get("id"), None, title=f"#{fields.name_of(channel.get('name'))}")
+            yield _chat(channel.get("id"), None, title=f"#{fields.text_of(channel.get('name'))}")
         case "channel_id_changed":
             former = _chat(raw.get("old_channel_id"), None).chat_id
             yield NewChatId(where="event", chat_id=former, to=_chat(raw.get("new_channel_id"), None).chat_id)
         case _:
-            yield fields.not_kept("event", kind)
+            yield fields.no_message("event", export.KINDS.platform, kind, _SIGNALS)
 
 
 def _chat(channel: object, channel_type: object, title: str = "") -> ChatIn:

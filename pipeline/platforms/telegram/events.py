@@ -29,6 +29,19 @@ _MEDIA = {
 }
 _MEMBER, _OWN_MEMBER, _DELETED = "chat_member", "my_chat_member", "deleted_business_messages"
 _READ = (*_MESSAGES, *_EDITS, _MEMBER, _OWN_MEMBER, _DELETED)
+# updates in which nobody writes anything to a chat
+_SIGNALS = (
+    *("message_reaction", "inline_query", "chosen_inline_result", "callback_query", "shipping_query"),
+    *(
+        "pre_checkout_query",
+        "purchased_paid_media",
+        "poll",
+        "chat_join_request",
+        "chat_boost",
+        "removed_chat_boost",
+    ),
+    *("business_connection", "managed_bot", "update"),
+)
 _INSIDE = ("creator", "administrator", "member")
 _ORIGINS = ("sender_user", "sender_chat", "chat")
 
@@ -41,16 +54,19 @@ def parse(value: Any) -> Iterator[Event]:
         "is neither an update of Telegram's Bot API, with update_id, nor a message that it returned, with message_id "
         "and chat"
     )
-    for where, item in fields.one_or_several(value, _is_known, otherwise):
-        kind = "message"
-        if "update_id" in item:
-            kind = next((key for key, held in item.items() if key != "update_id" and held), "update")
-        place = f"{where}.{kind}" if where else kind
-        yield from fields.guarded(place, _item(item, kind, place))
+    yield from fields.one_or_several(value, _is_known, otherwise, _named)
 
 
 def _is_known(item: dict[str, Any]) -> bool:
     return "update_id" in item or {"message_id", "chat"} <= item.keys()
+
+
+def _named(raw: dict[str, Any], where: str) -> Iterator[Event]:
+    kind = "message"
+    if "update_id" in raw:
+        kind = next((key for key, held in raw.items() if key != "update_id" and held), "update")
+    place = f"{where}.{kind}" if where else kind
+    yield from fields.guarded(place, _item(raw, kind, place))
 
 
 def _item(raw: dict[str, Any], kind: str, where: str) -> Iterator[Event]:
@@ -58,7 +74,7 @@ def _item(raw: dict[str, Any], kind: str, where: str) -> Iterator[Event]:
         yield from _message(raw, where, edits=bool(raw.get("edit_date")), is_own=True)
         return
     if kind not in _READ:
-        yield fields.not_kept(where, kind)
+        yield fields.no_message(where, _KINDS.platform, kind, _SIGNALS)
         return
     held = _object(raw[kind], where)
     if kind == _MEMBER:
@@ -88,7 +104,7 @@ def _chat(raw: dict[str, Any]) -> ChatIn:
     chat_id = f"{plain_id}@{fields.id_of(connection, 'business_connection_id')}" if connection else plain_id
     # a direct chat has no title but a person's name, which would stay when they are forgotten
     kind: ChatKind = "direct" if chat.get("type") == "private" else "group"
-    return fields.chat_of("telegram", chat_id, kind=kind, title=fields.name_of(chat.get("title")))
+    return fields.chat_of("telegram", chat_id, kind=kind, title=fields.text_of(chat.get("title")))
 
 
 def _message(raw: dict[str, Any], where: str, *, edits: bool, is_own: bool = False) -> Iterator[Event]:

@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pipeline.platforms import attachments, fields, written
-from pipeline.platforms.records import Edit, Event, ReadMessage
+from pipeline.platforms.records import Edit, Event, ReadMessage, Skipped
 from schemas.errors import InvalidInput
 from schemas.messages import FORWARDED, ChatIn, ChatKind
 
+_PLATFORM = "WhatsApp"
 _PHONE = "@s.whatsapp.net"
 _INSIDE = (
     "ephemeralMessage",
@@ -35,7 +36,40 @@ _NOT_KEPT = (
     "pollUpdateMessage",
     "pinInChatMessage",
     "keepInChatMessage",
+    "encEventResponseMessage",
 )
+# what people wrote and Baileys could not read, or tells the phone alone
+_ENCRYPTED, _UNREAD = (
+    (2, "CIPHERTEXT"),
+    ("ciphertext", "encCommentMessage", "placeholderMessage", "secretEncrypted"),
+)
+_READ = (
+    *_MEDIA,
+    *(
+        "conversation",
+        "extendedTextMessage",
+        "contactsArrayMessage",
+        "pollCreationMessage",
+        "locationMessage",
+    ),
+    *("liveLocationMessage", "buttonsResponseMessage", "listResponseMessage", "templateButtonReplyMessage"),
+)
+# events in which nobody writes anything
+_SIGNALS = (
+    *(
+        "blocklist.",
+        "call",
+        "chats.",
+        "connection.",
+        "contacts.",
+        "creds.",
+        "group",
+        "labels.",
+        "lid-mapping.",
+    ),
+    *("message-receipt.", "messages.", "newsletter", "presence.", "settings."),
+)
+_HISTORY = ("messaging-history.",)
 # numbers where protobuf's JSON is Baileys' own, names where it is `toJSON`'s
 _REVOKE, _EDIT, _REVOKED = (0, "REVOKE", None), (14, "MESSAGE_EDIT"), (1, "REVOKE")
 
@@ -54,7 +88,7 @@ def parse(value: Any) -> Iterator[Event]:
         items = fields.dict_of(data).get(held) if held else data
         # of `messages.delete` there are other forms, for all of a chat
         if read is None or (name == "messages.delete" and not isinstance(items, list)):
-            yield fields.not_kept(name, name)
+            yield fields.no_message(name, _PLATFORM, name, _SIGNALS, _HISTORY)
         else:
             yield from fields.each_of(items if isinstance(items, list) else [items], name, read)
 
@@ -68,7 +102,7 @@ def _participants(raw: dict[str, Any], where: str) -> Iterator[Event]:
 
 
 def _group(raw: dict[str, Any], where: str) -> Iterator[Event]:
-    if title := fields.name_of(raw.get("subject")):
+    if title := fields.text_of(raw.get("subject")):
         yield fields.chat_of("whatsapp", _chat_id(raw, "id"), kind="group", title=title)
     else:
         yield fields.not_kept(where, "groups.update")
@@ -138,13 +172,20 @@ def _message(raw: dict[str, Any], where: str) -> Iterator[Event]:
             yield _edit(target, where, held.get("editedMessage"), at)
         else:
             yield from _deletion(target, where)
-    elif not kind or kind in _NOT_KEPT:
-        yield fields.not_kept(where, kind or "message without content")
+    elif not kind and raw.get("messageStubType") not in _ENCRYPTED:
+        yield fields.not_kept(where, "message without content")
     else:
+        noted = None
+        if not kind.startswith(_READ):
+            noted = fields.no_message(where, _PLATFORM, kind or "ciphertext", _NOT_KEPT, _UNREAD)
+            yield noted
+            if isinstance(noted, Skipped):
+                return
         kind_of_chat: ChatKind = "group" if jid.endswith("@g.us") else "direct"
         chat = fields.chat_of("whatsapp", _chat_id(key), kind=kind_of_chat)
-        yield chat
-        yield _record(raw, key, where, chat)
+        record = _record(raw, key, where, chat)
+        if noted is None or not isinstance(record, Skipped):
+            yield from (chat, record)
 
 
 def _record(raw: dict[str, Any], key: dict[str, Any], where: str, chat: ChatIn) -> ReadMessage:
@@ -204,7 +245,8 @@ def _text(kind: str, held: dict[str, Any]) -> str:
         point = (held.get("degreesLatitude", ""), held.get("degreesLongitude", ""))
         return written.location(*point, held.get("name"), held.get("address"))
     texts = [held.get(field) for field in ("text", "selectedDisplayText", "title")]
-    return next(filter(None, map(fields.text_of, texts)), "")
+    text = next(filter(None, map(fields.text_of, texts)), "")
+    return text if kind.startswith(_READ) else written.labelled(kind, held)
 
 
 # where each event holds its items, and what reads one of them

@@ -8,12 +8,30 @@ from functools import partial
 from typing import Any
 
 from pipeline.platforms import attachments, fields, written
-from pipeline.platforms.records import Deletion, Event, NewChatId, ReadMessage
+from pipeline.platforms.records import Deletion, Event, NewChatId, ReadMessage, Skipped, Unread
 from schemas.errors import InvalidInput
 from schemas.messages import FORWARDED, ChatIn
 
+_PLATFORM = "WhatsApp"
 _MEDIA = ("image", "video", "audio", "sticker", "document")
-_NOT_KEPT = ("reaction", "unsupported", "request_welcome", "ephemeral")
+_READ = (*_MEDIA, "text", "button", "location", "interactive", "contacts", "order")
+# kinds of messages, and fields of changes, that bring no words; kinds that bring some, which WhatsApp does not tell
+_SIGNALS = (
+    *(
+        "reaction",
+        "request_welcome",
+        "system",
+        "statuses",
+        "messages",
+        "account_",
+        "business_",
+        "calls",
+        "flows",
+    ),
+    *("message_template_", "partner_solutions", "payment_", "phone_number_", "security", "smb_", "standby"),
+    *("template_", "tracking_events", "user_preferences", "user_id_update", "group_"),
+)
+_UNREAD = ("unsupported", "ephemeral", "history")
 _CHANGED_NUMBER = ("user_changed_number", "customer_changed_number")
 
 
@@ -41,7 +59,7 @@ def _change(raw: dict[str, Any], where: str) -> Iterator[Event]:
     for _ in fields.list_of(value.get("statuses"), "statuses"):
         yield fields.not_kept(where, "statuses")
     if not any(value.get(field) for field in ("messages", "message_echoes", "statuses")):
-        yield fields.not_kept(where, raw.get("field"))
+        yield fields.no_message(where, _PLATFORM, raw.get("field"), _SIGNALS, _UNREAD)
 
 
 def _message(raw: dict[str, Any], where: str, names: dict[str, Any], *, echo: bool) -> Iterator[Event]:
@@ -68,11 +86,14 @@ def _message(raw: dict[str, Any], where: str, names: dict[str, Any], *, echo: bo
             content = attachments.with_media(_text(new), _media(new))
             author = f"whatsapp:{sender}"
             yield fields.edit_alone(where, chat.chat_id, changed, content, at, sender_id=author)
-    elif kind in (*_NOT_KEPT, "system"):
-        yield fields.not_kept(where, kind)
-    else:
+    elif kind in _READ:
         yield chat
         yield _record(raw, where, chat, f"whatsapp:{sender}", fields.name_of(names.get(sender)), echo=echo)
+    else:
+        yield (noted := fields.no_message(where, _PLATFORM, kind, _SIGNALS, _UNREAD))
+        record = _record(raw, where, chat, f"whatsapp:{sender}", fields.name_of(names.get(sender)), echo=echo)
+        if isinstance(noted, Unread) and not isinstance(record, Skipped):
+            yield from (chat, record)
 
 
 def _record(
@@ -119,7 +140,8 @@ def _text(raw: dict[str, Any]) -> str:
             return written.location(*where_to, held.get("name"), held.get("address"))
         case "interactive":
             replied = (fields.dict_of(held.get(key)) for key in ("button_reply", "list_reply", "nfm_reply"))
-            return fields.name_of(*(reply.get("title") or reply.get("body") for reply in replied))
+            texts = (fields.text_of(reply.get("title") or reply.get("body")) for reply in replied)
+            return next(filter(None, texts), "")
         case "contacts":
             return ""
         case _ if kind in _MEDIA:

@@ -19,6 +19,7 @@ from pipeline.store.chats.membership import Seen
 from pipeline.store.memories import entity_graph, memory_candidates
 from pipeline.store.memories.memory_candidates import FoundMemory, MemoryHits, MemoryScope
 from pipeline.text import entity_names
+from pipeline.text.duplicates import fingerprint
 
 MAX_NAMED, MAX_NEAR = 8, 12
 """Entities that a question names, and entities related to them."""
@@ -155,7 +156,7 @@ def _scored(
     now, here = query.request.as_of or query.request.prelude.now, query.request.chat.chat_id
     # a person's memory may be stored under two of their ids, and be found by two queries: the most similar counts
     unique = {
-        (row.scope, row.user_id in seen.asker_ids, row.document_id, row.content_hash): (row, weight)
+        (row.scope, row.user_id in seen.asker_ids, row.document_id, fingerprint(row.content)): (row, weight)
         for row, weight in sorted(weighted, key=lambda pair: -pair[0].similarity * pair[1])[::-1]
     }
     newest_first = sorted(unique.values(), key=lambda pair: pair[0].id, reverse=True)

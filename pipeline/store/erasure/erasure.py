@@ -41,7 +41,7 @@ _MEMORIES = f"""
 """
 _DELETE_MEMORIES = text(f"""
     DELETE FROM memories WHERE id IN (SELECT id FROM memories WHERE {_MEMORIES} ORDER BY id LIMIT :limit)
-    RETURNING id, scope, user_id, agent_id, promoted_from, content_hash
+    RETURNING id, scope, user_id, agent_id, promoted_from, content
 """)
 _OLD_SESSIONS = text("""
     SELECT id FROM conversation_sessions WHERE chat_id = :chat AND ended_at <= :until

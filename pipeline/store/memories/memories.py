@@ -6,8 +6,10 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
+from pipeline.store.chats.membership import Seen
 from pipeline.store.connections.statements import arrays, column, run
 from pipeline.store.jobs import outdated
+from pipeline.store.memories import memory_conditions as conditions
 from schemas.kinds import EMBED, FENCED_BY_CHANGE
 from schemas.memory.documents import DocumentFilter, DocumentIn, ListedDocument, Passage
 from schemas.memory.memories import MemoryIn
@@ -32,6 +34,9 @@ TOUCH = """
 """
 """SQL that records that memories were shown and extends limited lifetimes."""
 _TOUCH = text(TOUCH)
+_VISIBLE = text(
+    f"SELECT id FROM memories m WHERE id = ANY(CAST(:ids AS uuid[])) AND {conditions.visible('m')}"
+)
 _CONTENTS = text("SELECT id, content FROM memories WHERE id = ANY(CAST(:ids AS uuid[]))")
 _PUT_CHUNKS = text(f"""
     INSERT INTO memories (tenant_id, id, scope, type, user_id, content, content_hash, importance, source,
@@ -97,6 +102,11 @@ def chat_of_session(connection: Connection, session_id: int) -> str | None:
 def touch(connection: Connection, ids: Sequence[str]) -> None:
     """Record that these memories were shown, and extend limited lifetimes."""
     run(connection, _TOUCH, ids=ids)
+
+
+def visible(connection: Connection, ids: Sequence[str], seen: Seen | None) -> set[str]:
+    """Return those of these memories that may be shown."""
+    return set(map(str, column(connection, _VISIBLE, ids=ids, **conditions.visibility(seen))))
 
 
 def contents(connection: Connection, ids: Sequence[str]) -> list[tuple[UUID, str]]:

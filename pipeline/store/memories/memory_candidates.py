@@ -51,7 +51,7 @@ _SHARE_OF_WORDS = """CASE WHEN m.tsv @@ CAST(:any AS tsquery) THEN (
     / cardinality(CAST(:words AS text[])) ELSE 0 END"""
 _COLUMNS = """m.id, m.scope, m.type, m.content, m.user_id, m.learned_in, m.also_in, m.importance, m.access_count,
     m.last_accessed_at, m.subject, m.confidence, m.holds_from, m.holds_until, m.document_id, m.chunk_index,
-    m.content_hash, m.created_at"""
+    m.created_at"""
 _TIMES = ("last_accessed_at", "holds_from", "holds_until", "created_at", "since")
 
 
@@ -113,7 +113,6 @@ class FoundMemory:
     holds_until: datetime | None
     document_id: str | None
     chunk_index: int | None
-    content_hash: str
     created_at: datetime
     # when it became known here, and whether it is believed at the time that is asked about
     since: datetime

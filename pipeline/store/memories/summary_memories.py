@@ -47,7 +47,12 @@ def save(
 
     None: another memory of the session says the same.
     """
-    values = {"session": session.id, "content": content, "hash": fingerprint(content), "lives_for": lives_for}
+    values = {
+        "session": session.id,
+        "content": content,
+        "hash": fingerprint(content, session.chat_id),
+        "lives_for": lives_for,
+    }
     run(connection, _DROP_OTHERS, session=session.id)
     known: UUID | None = run(connection, _UPDATE, **values).scalar_one_or_none()
     if known is not None:

@@ -18,11 +18,12 @@ from pipeline.store.connections.engines import driver_of
 from pipeline.store.connections.trips import Statement
 from pipeline.store.erasure.suppression import FORGETTING
 from pipeline.store.jobs.jobs import AGAIN
+from pipeline.store.messages.edits import sized
 from pipeline.store.operations.counters import SLOT
 from schemas.errors import Retryable
 from schemas.kinds import INGEST
 from schemas.languages import AUTO
-from schemas.messages import ORIGINAL_BYTES, ChatIn, MessageIn
+from schemas.messages import ChatIn, MessageIn
 from schemas.sessions import key_of
 
 AHEAD = timedelta(minutes=5)
@@ -62,11 +63,11 @@ _PUT = f"""
             AND NOT EXISTS (SELECT 1 FROM suppression_list WHERE hash = ANY(CAST(%(hashes)s AS bytea[]))))
     ), edits AS (
         DELETE FROM pending_changes USING allowed WHERE chat_id = %(chat)s AND external_id = ANY(%(externals)s)
-        RETURNING external_id, content, token_count, edited_at
+        RETURNING external_id, content, token_count, edited_at, original_bytes
     ), given AS (
         SELECT m.*, allowed.language, edits.edited_at, coalesce(edits.content, m.said) AS content,
             coalesce(edits.token_count, m.tokens) AS token_count, sent_at > now() + {_AHEAD} AS ahead,
-            CASE WHEN edits.content IS NULL THEN metadata ELSE metadata - '{ORIGINAL_BYTES}' END AS kept
+            CASE WHEN edits.content IS NULL THEN metadata ELSE {sized("metadata", "edits.original_bytes")} END AS kept
         FROM jsonb_to_recordset(%(messages)s) AS m (
             external_id text, sender_id text, sender_name text, role text, said text, sent_at timestamptz,
             position integer, agent_id text, session_key text, metadata jsonb, tokens integer, reply_to text,

@@ -26,18 +26,27 @@ _FIND_LOCKED = text(f"{_FIND.text} FOR NO KEY UPDATE")
 _READ = text("""
     SELECT id, session_key, sent_at, content FROM messages WHERE id = ANY(:ids) AND chat_id = :chat ORDER BY id
 """)
+
+
+def sized(metadata: str, original_bytes: str) -> str:
+    """Return SQL of a message's metadata with the size of its text before it was cut, or (null) without one."""
+    size = f"jsonb_strip_nulls(jsonb_build_object('{ORIGINAL_BYTES}', {original_bytes}))"
+    return f"({metadata} - '{ORIGINAL_BYTES}' || {size})"
+
+
 _SET_CONTENT = text(f"""
     UPDATE messages SET content = :content, token_count = :tokens, edited_at = :at,
-        revision = revision + 1, metadata = metadata - '{ORIGINAL_BYTES}'
-            || jsonb_strip_nulls(jsonb_build_object('{ORIGINAL_BYTES}', CAST(:original_bytes AS bigint)))
+        revision = revision + 1, metadata = {sized("metadata", "CAST(:original_bytes AS bigint)")}
     WHERE id = :id RETURNING length(tsv)
 """)
 _SET_EDITED_AT = text("UPDATE messages SET edited_at = greatest(edited_at, :at) WHERE id = :id")
 _PUT_PENDING = text("""
-    INSERT INTO pending_changes (tenant_id, chat_id, external_id, content, token_count, edited_at)
-    VALUES (:tenant, :chat, :external, :content, :tokens, :at)
+    INSERT INTO pending_changes (tenant_id, chat_id, external_id, content, token_count, edited_at,
+        original_bytes)
+    VALUES (:tenant, :chat, :external, :content, :tokens, :at, :original_bytes)
     ON CONFLICT (tenant_id, chat_id, external_id) DO UPDATE SET content = excluded.content,
-        token_count = excluded.token_count, edited_at = excluded.edited_at, received_at = now()
+        token_count = excluded.token_count, edited_at = excluded.edited_at, received_at = now(),
+        original_bytes = excluded.original_bytes
     WHERE pending_changes.edited_at <= excluded.edited_at
 """)
 _DROP_PENDING = text("DELETE FROM pending_changes WHERE chat_id = :chat AND external_id = ANY(:externals)")
@@ -142,16 +151,9 @@ def set_edited_at(connection: Connection, message_id: int, edited_at: datetime) 
 
 
 def put_pending(
-    connection: Connection,
-    tenant_id: str,
-    chat_id: str,
-    external_id: str,
-    content: str,
-    token_count: int,
-    edited_at: datetime,
+    connection: Connection, tenant_id: str, chat_id: str, external_id: str, **values: Any
 ) -> None:
-    """Keep an edit until its message arrives; only the newest if there are several."""
-    values = {"content": content, "tokens": token_count, "at": edited_at}
+    """Keep an edit, of the values of `set_content`, until its message arrives; only the newest if there are several."""
     run(connection, _PUT_PENDING, tenant=tenant_id, chat=chat_id, external=external_id, **values)
 
 

@@ -35,8 +35,8 @@ class MemoryPage(Frozen):
 def post_memory(api: Api, tenant: Tenant, payload: Body[MemoryPayload], response: Response) -> MemoryReceipt:
     """Store a statement about a user, an agent, a session or the organization, of the type `manual` by default.
 
-    It is found by keyword at once, by meaning once it is embedded. The same words in the same scope are one memory,
-    which is believed again if it was superseded or retracted. One of a session without `expires_at` lives for
+    It is found by keyword at once, by meaning once it is embedded. The same words in the same scope and chat are one
+    memory, which is believed again if it was superseded or retracted. One of a session without `expires_at` lives for
     `BACKSCROLL_MEMORY_SESSION_TTL_MINUTES` after it was last written or shown.
     """
     if not api.settings.session_memory_enabled:

@@ -107,7 +107,7 @@ class Buffer:
             if self.waiting + self._aside + len(bodies) > self.limit:
                 held = f"{self.waiting} requests wait for the API, {self._aside} are set aside"
                 raise BufferUnusable(f"the buffer {os.fspath(self.path)} is full: {held}.")
-            with self._together(len(bodies)):
+            with self._together():
                 rows = [
                     self._rows.execute(_INSERT, (call.method, call.path, body)).lastrowid for body in bodies
                 ]
@@ -209,7 +209,7 @@ class Buffer:
 
     def _write(self) -> None:
         """Tell the file what it does not know yet."""
-        with self._using(), self._together(len(self._unwritten)):
+        with self._using(), self._together():
             for number, refusal in self._unwritten.items():
                 if refusal is None:
                     self._rows.execute("DELETE FROM waiting WHERE id = ?", [number])
@@ -218,13 +218,11 @@ class Buffer:
         self._unwritten.clear()
 
     @contextmanager
-    def _together(self, statements: int) -> Iterator[None]:
-        """Commit statements as one; a single one is committed without."""
-        if statements > 1:
-            self._rows.execute("BEGIN")
+    def _together(self) -> Iterator[None]:
+        """Commit statements as one."""
+        self._rows.execute("BEGIN")
         yield
-        if statements > 1:
-            self._rows.execute("COMMIT")
+        self._rows.execute("COMMIT")
 
     def set_aside(self) -> list[SetAside]:
         """Return what the API refused for good."""

@@ -90,7 +90,7 @@ def search(
     return _post(
         "/v1/search",
         {"chat_id": chat_id, "query": query, "mode": mode, "limit": limit, **more},
-        _with("hits"),
+        _with("hits", list),
     )
 
 
@@ -115,27 +115,30 @@ def remember(
     scope = "user" if user_id is not None else "agent" if agent_id is not None else "organization"
     owner = {"user_id": user_id, "agent_id": agent_id, "learned_in": learned_in}
     body = {"scope": scope, "content": content, **owner, **more}
-    return _post("/v1/memories", body, _with("outcome"), statuses=(200, 201))
+    return _post("/v1/memories", body, _with("outcome", str), statuses=(200, 201))
 
 
 def about(user_id: str, *, chat_id: str | None = None, limit: int = 100) -> Call[UserPage]:
     """Get what is known of a person; with `chat_id` only what may be shown there."""
-    return _get(_path("/v1/users", user_id), _with("user_id"), chat_id=chat_id, limit=limit)
+    return _get(_path("/v1/users", user_id), _with("user_id", str), chat_id=chat_id, limit=limit)
 
 
 def forget_user(sender_id: str) -> Call[Receipt]:
     """Forget everything that somebody said, for good."""
-    return _post("/v1/forget", {"kind": "user", "sender_id": sender_id}, _with("id"), statuses=(202,))
+    return _post("/v1/forget", {"kind": "user", "sender_id": sender_id}, _with("id", int), statuses=(202,))
 
 
 def change(method: str, path: str, body: bytes = b"") -> Call[bool]:
     """Return a request that may wait in the buffer, as it was first or as the buffer kept it."""
-    if path.startswith(EVENTS):
-        read, statuses = _is_kept, (200,)
-    elif path == ADD:
-        read, statuses = _is_accepted, (202,)
-    else:
-        read, statuses = _is_changed, (200,) if method == "DELETE" else (202,)
+    statuses = (200,) if path.startswith(EVENTS) or method == "DELETE" else (202,)
+    receipt = _with("accepted", int) if method == "POST" else _with("outcome", str)
+
+    def read(answer: Any) -> bool:
+        if broken := receipt(answer).get("broken"):
+            told = "; ".join(f"{item['where']}: {item['reason']}" for item in broken)
+            raise Refused(f"not all of the event is stored: {told}", field=broken[0]["where"])
+        return True
+
     return Call(method=method, path=path, body=body, read=read, statuses=statuses, buffered=True)
 
 
@@ -204,36 +207,15 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"a {type(value).__name__} is nothing that JSON knows")
 
 
-def _with(field: str) -> Callable[[Any], Any]:
-    """Return a reader of an answer as it is, if it has this field."""
+def _with(field: str, kind: type) -> Callable[[Any], Any]:
+    """Return a reader of an answer as it is, if it has this field of this very type."""
 
     def read(answer: Any) -> Any:
-        answer[field]
+        if type(answer[field]) is not kind:
+            raise TypeError(f"{field} is no {kind.__name__}")
         return answer
 
     return read
-
-
-def _is_accepted(answer: Any) -> bool:
-    return _checked(answer["accepted"], int)
-
-
-def _is_changed(answer: Any) -> bool:
-    return _checked(answer["outcome"], str)
-
-
-def _is_kept(answer: Any) -> bool:
-    _checked(answer["accepted"], int)
-    if broken := answer.get("broken"):
-        told = "; ".join(f"{item['where']}: {item['reason']}" for item in broken)
-        raise Refused(f"not all of the event is stored: {told}", field=broken[0]["where"])
-    return True
-
-
-def _checked(value: Any, kind: type) -> bool:
-    if type(value) is not kind:
-        raise TypeError(f"{value!r} is no {kind.__name__}")
-    return True
 
 
 def _messages(answer: Any) -> list[Message]:

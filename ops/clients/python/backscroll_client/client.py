@@ -74,19 +74,14 @@ class _Settings(Exchange):
 
     async def _send_again(self, *numbers: int) -> int:
         """Let requests that were set aside wait again, all of them without numbers; returns how many do."""
-        if self._buffer is None:
-            return 0
         async with self._alone(math.inf):
-            return self._buffer.send_again(
-                numbers or [request.number for request in self._buffer.set_aside()]
-            )
+            chosen = numbers or [request.number for request in await self._set_aside()]
+            return self._buffer.send_again(chosen) if self._buffer is not None else 0
 
     async def _drop(self, *numbers: int) -> int:
         """Delete requests from the buffer for good, set aside or waiting; returns how many were there."""
-        if self._buffer is None:
-            return 0
         async with self._alone(math.inf):
-            return self._buffer.drop(numbers)
+            return self._buffer.drop(numbers) if self._buffer is not None else 0
 
 
 def _blocking(
