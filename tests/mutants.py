@@ -91,10 +91,7 @@ STORIES: Mapping[str, Sequence[str]] = {
     "workers/api/scopes.py": KEYS,
     "workers/api/admission.py": KEYS,
     "workers/api/keyring.py": ("tests/api/test_keyring.py", *KEYS, "tests/api/test_outages.py"),
-    "ops/clients/python/backscroll_client/": (
-        "tests/clients_python/test_buffer.py",
-        "tests/clients_python/test_client.py",
-    ),
+    "ops/clients/python/backscroll_client/": ("tests/clients_python",),
 }
 """The stories that can see a module, nearest first; of several entries the longest counts."""
 PROGRAMS = ("tests/api/test_process.py",)
