@@ -16,6 +16,8 @@ ALWAYS = {
     "budget",
     "counted_by",
     "degraded",
+    "evidence",
+    "evidence_probability",
     "fell_back",
 }
 
