@@ -91,7 +91,7 @@ def test_a_model_in_a_folder_answers_from_0_to_1_and_a_broken_one_is_unavailable
     BertForSequenceClassification(BertConfig(**sizes)).save_pretrained(folder)
     BertTokenizerFast(vocab_file=str(vocabulary)).save_pretrained(folder)
 
-    reranker = make_reranker(str(folder))
+    reranker = make_reranker(Settings(_env_file=None, reranker_model=str(folder)))
     assert reranker is not None
     texts = ["the boiler is", "the " * 3000, ""]
     scores = reranker.scores("boiler?", texts)

@@ -21,9 +21,15 @@ WRITTEN = {
     "redis_url": "redis://127.0.0.1:1/0",
     "api_key": "key",
     "openai_api_key": "sk",
+    "reranker_api_key": "rk",
 }
 # models on a server, for everything
-MODELS = {"embedding_provider": "openai", "session_summary_model": "gpt", "memory_model": "gpt"}
+MODELS = {
+    "embedding_provider": "openai",
+    "session_summary_model": "gpt",
+    "memory_model": "gpt",
+    "reranker_url": "http://127.0.0.1:9/rerank",
+}
 _read: set[str] = set()
 
 

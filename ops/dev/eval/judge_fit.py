@@ -45,7 +45,7 @@ REMOVED_WEIGHT = 0.3
 """Of a question without its evidence: often something else in the chat answers it as well."""
 NONE_OF_ANSWERABLE, LESS_OF_ANSWERABLE, STRONG_OF_ABSENT = 0.03, 0.1, 0.05
 """Shares of mistakes at which evidence is called none, fewer lines are worth showing, or it is called strong."""
-SHOWN_OF_LITERAL, SHOWN_OF_REWORDED = 0.97, 0.8
+SHOWN_OF_LITERAL, SHOWN_OF_REWORDED = 0.97, 0.65
 """Shares of the memories and passages that are shown to whoever asks for them in their words, and in others."""
 L2 = 1e-3
 
@@ -182,7 +182,7 @@ def fitted(asked: Sequence[Asked], told: Sequence[Told], by: By) -> dict[str, di
     # the best that is found where nothing answers
     asked_vainly = np.concatenate([[index] * len(each.texts) for index, each in enumerate(told)])
     vain = [odds[asked_vainly == index].max() for index, each in enumerate(told) if not any(each.right)]
-    sure = float(np.quantile(vain, 1 - STRONG_OF_ABSENT)) + shift
+    sure = max(float(np.quantile(vain, 1 - STRONG_OF_ABSENT)) + shift, float(np.log(LIMIT / (1 - LIMIT))))
 
     def probability(odds: float) -> float:
         return round(float(1 / (1 + np.exp(-odds))), 3)
