@@ -34,8 +34,8 @@ QUESTIONS = (
     "What became of Gerald?",
     "What is Dona Graça's phone number?",
 )
-WHOLE = QUESTIONS[3]
-"""The question whose context is printed as a bot gets it."""
+WHOLE = QUESTIONS[1]
+"""The question of which all that is shown is printed, as a bot gets it."""
 BUDGET_TOKENS = 600
 # The sample is imported in one piece, and so is complete at once.
 SETTLE = timedelta(seconds=1)
@@ -144,7 +144,8 @@ def report(question: dict[str, Any], context: Context, most: int = LINES_SHOWN) 
     best = sorted(items, key=lambda item: -(item.score or 0))[:most]
     lines = [question["question"]]
     if question["question"] == WHOLE:
-        lines += [f"  │ {line}" for line in context.text.splitlines()]
+        shown = "\n\n".join(block.text for block in context.blocks if block.kind != "question")
+        lines += [f"  │ {line}".rstrip() for line in shown.splitlines()]
     for number, item in enumerate([] if question["question"] == WHOLE else best):
         day = f"{item.at.day} {item.at:%B}, " if item.at and item.kind == "message" else ""
         lines.append(f"  {_around(day + item.text, question['tokens'])}")
@@ -163,5 +164,6 @@ def report(question: dict[str, Any], context: Context, most: int = LINES_SHOWN) 
 def _around(text: str, answers: Sequence[str]) -> str:
     """Return the part of a line around the first of the answer's pieces that it holds, or its beginning."""
     at = max((text.casefold().find(answer.casefold()) for answer in answers), default=-1)
-    start = max(0, at - LINE_CHARS // 2) if at > LINE_CHARS // 2 else 0
+    # from the beginning of a word
+    start = text.find(" ", at - LINE_CHARS // 2) + 1 if at > LINE_CHARS // 2 else 0
     return preview(("… " if start else "") + text[start:], LINE_CHARS)
