@@ -12,7 +12,7 @@ CHAT = "test:nodes"
 
 def answers(app: Celery) -> set[str]:
     """The queues whose workers answer a ping."""
-    # of its own: that of the application may be one that a story before broke
+    # by a connection of its own: stories before have cut those that the application keeps
     with app.connection_for_write() as connection:
         replies = app.control.ping(timeout=5, connection=connection)
     return {name.partition("@")[0] for reply in replies for name in reply}
@@ -21,7 +21,7 @@ def answers(app: Celery) -> set[str]:
 def test_a_worker_is_killed_started_again_and_ends_with_its_task_done(
     celery_setup: CeleryTestSetup, deployment: Deployment
 ) -> None:
-    assert celery_setup.ready(control=True, docker=True)
+    assert celery_setup.ready(docker=True)
     assert len(celery_setup.worker_cluster) == len(deployment.workers)
     worker = next(node for node in celery_setup.worker_cluster if node.name() == "summarize")
     assert isinstance(worker, WorkerProcess)
