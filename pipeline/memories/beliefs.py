@@ -4,8 +4,8 @@ A statement is what one session says of somebody. Statements with the same attri
 values is a memory, superseded by every later run except one that denies another value (`not lisbon`). Statements
 without an attribute contradict nothing; those that say nearly the same are one memory.
 
-A memory is of one chat, or of none: were what is said in two one memory, whoever states something in the one, as of
-somebody else, would see by its id, times, confidence or importance that they said it in the other.
+A memory belongs to one chat, or to none. If the same words from two chats were one memory, somebody who puts words into
+a person's mouth in one of them could tell from its id, times or confidence that they were said in the other.
 """
 
 from collections import Counter

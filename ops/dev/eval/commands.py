@@ -118,7 +118,7 @@ def relevance(
     """Ask chats what they know and what nobody there ever said, and see what is shown.
 
     Counts the tokens of what is found, the answer's pieces in it and how sure of it Backscroll is, by kind of question;
-    the memories and passages shown to whoever asks for them literally, in other words, or for something near; and the
+    the memories and passages shown to questions in the same words, in other words, and about something similar; and the
     precision and recall of the search of memories. No data of yours is touched.
     """
     from ops.dev.eval.relevance import evaluated

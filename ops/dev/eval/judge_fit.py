@@ -46,7 +46,7 @@ REMOVED_WEIGHT = 0.3
 NONE_OF_ANSWERABLE, LESS_OF_ANSWERABLE, STRONG_OF_ABSENT = 0.03, 0.1, 0.05
 """Shares of mistakes at which evidence is called none, fewer lines are worth showing, or it is called strong."""
 SHOWN_OF_LITERAL, SHOWN_OF_REWORDED = 0.97, 0.65
-"""Shares of the memories and passages that are shown to whoever asks for them in their words, and in others."""
+"""Shares of memories and passages to show to someone who asks in the same words, and in other words."""
 L2 = 1e-3
 
 
@@ -57,17 +57,14 @@ class Asked:
     source: str
     chat: str
     kind: Kind
-    question: str
     # best first, without asides
     ranked: Sequence[Scored]
     statistics: Statistics
-    # external ids
-    evidence: frozenset[str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
-    """A question to memories, or to passages, with those that were found."""
+class Pool:
+    """The memories, or the passages, that were found for a question."""
 
     chat: str
     how: How
@@ -148,7 +145,7 @@ def question_rows(asked: Sequence[Asked], names: Sequence[str]) -> Rows:
     return Rows(np.array(values), labels, _equally(keys, counts), [each.chat for each in asked])
 
 
-def text_rows(told: Iterable[Told], names: Sequence[str]) -> Rows:
+def text_rows(told: Iterable[Pool], names: Sequence[str]) -> Rows:
     """Return a row for each memory or passage that was found for a question."""
     values: list[Array] = []
     labels: list[bool] = []
@@ -162,7 +159,7 @@ def text_rows(told: Iterable[Told], names: Sequence[str]) -> Rows:
     return Rows(np.concatenate(values), np.array(labels, np.float64), np.array(counts), chats)
 
 
-def fitted(asked: Sequence[Asked], told: Sequence[Told], by: By) -> dict[str, dict[str, float]]:
+def fitted(asked: Sequence[Asked], told: Sequence[Pool], by: By) -> dict[str, dict[str, float]]:
     """Fit both judges: their weights, and the probabilities of their levels."""
     rows = question_rows(asked, QUESTION[by])
     question, odds = logistic(QUESTION[by], rows), left_out(QUESTION[by], rows)

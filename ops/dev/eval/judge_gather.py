@@ -10,7 +10,7 @@ from typing import Any
 from ops.dev import shipped
 from ops.dev.eval import relevance_sample, samples
 from ops.dev.eval.asking import asked_as_message
-from ops.dev.eval.judge_fit import Asked, How, Told, fitted
+from ops.dev.eval.judge_fit import Asked, How, Kind, Pool, fitted
 from ops.dev.eval.relevance import HOWS, is_text_of, remember
 from ops.dev.eval.relevance_sample import RelevanceSample
 from ops.dev.eval.samples import UNANSWERABLE, SampleChat, SampleQuestion
@@ -31,14 +31,14 @@ from schemas.settings import Settings
 
 FITTED = Path(relevance.__file__).with_name("fitted.toml")
 HASHED = "deterministic"
-"""The space without meaning, in which it is fitted what is judged by words alone."""
+"""The embedder of hashed words, for which questions and texts are judged by words alone."""
 
 
 def tables(settings: Settings, real: Path | None, say: Say) -> dict[str, dict[str, float]]:
     """Fit the judge on the chats of the part `fit`, and on real talk in a folder; returns its tables by name."""
     configured = _gathered(settings, real, say)
     hashed = _gathered(settings.model_copy(update={"embedding_provider": HASHED}), real, say)
-    by_what: dict[By, tuple[Sequence[Asked], Sequence[Told]]] = {
+    by_what: dict[By, tuple[Sequence[Asked], Sequence[Pool]]] = {
         "both": configured,
         "words": hashed,
         "meaning": configured,
@@ -87,9 +87,9 @@ def real_chats(folder: Path) -> Iterator[SampleChat]:
         )
 
 
-def _gathered(settings: Settings, real: Path | None, say: Say) -> tuple[list[Asked], list[Told]]:
+def _gathered(settings: Settings, real: Path | None, say: Say) -> tuple[list[Asked], list[Pool]]:
     asked: list[Asked] = []
-    told: list[Told] = []
+    told: list[Pool] = []
     sample = relevance_sample.read("fit")
     with shipped.temporary(settings) as backscroll:
         for chat in samples.chosen("fit"):
@@ -109,42 +109,36 @@ def _gathered(settings: Settings, real: Path | None, say: Say) -> tuple[list[Ask
 
 def _asked(
     backscroll: Shipped, source: str, chat: SampleChat, sample: RelevanceSample, say: Say
-) -> Iterator[tuple[Asked, list[Told]]]:
+) -> Iterator[tuple[Asked, list[Pool]]]:
     """Ask a chat what it knows, the same without the evidence, and what nobody there ever said.
 
     With each question come the memories and passages that were found for it, none of which answers it.
     """
-    cases = [(case.question, case) for case in chat.cases]
     absent = [each.question for each in sample.absent.get(chat.name, ())]
     absent += [case.question for case in chat.cases if case.kind == UNANSWERABLE or not case.evidence]
-    for number, (question, case) in enumerate(cases, start=1):
-        say(f"{chat.name}: question {number} of {len(cases)}")
+    for number, case in enumerate(chat.cases, start=1):
+        say(f"{chat.name}: question {number} of {len(chat.cases)}")
         if not case.evidence:
             continue
-        ask, found = _found(backscroll, chat, question, case)
+        ask, found = _found(backscroll, chat, case.question, case)
         if found.retrieved is None or not ask.terms.lexemes:
             continue
-        evidence = frozenset(case.evidence)
-        rest = [c for c in found.retrieved.candidates if c.external_id not in evidence]
+        rest = [c for c in found.retrieved.candidates if c.external_id not in case.evidence]
         without = ranking_of(ask, replace(found.retrieved, candidates=rest)).hits
-        for kind, ranked in (("answerable", found.ranked), ("removed", without)):
-            pools = _pools(chat, "other", ask, found) if kind == "answerable" else []
-            yield _as_asked(source, chat, kind, question, ranked, found, evidence), pools
+        yield _as_asked(source, chat, "answerable", found.ranked, found), _pools(chat, "other", ask, found)
+        yield _as_asked(source, chat, "removed", without, found), []
     for question in absent:
         ask, found = _found(backscroll, chat, question)
         if found.retrieved is not None and ask.terms.lexemes:
-            asked = _as_asked(source, chat, "absent", question, found.ranked, found)
-            yield asked, _pools(chat, "other", ask, found)
+            yield _as_asked(source, chat, "absent", found.ranked, found), _pools(chat, "other", ask, found)
 
 
 def _as_asked(
     source: str,
     chat: SampleChat,
-    kind: Any,
-    question: str,
+    kind: Kind,
     ranked: Sequence[Scored],
     found: Ranked,
-    evidence: frozenset[str] = frozenset(),
 ) -> Asked:
     if found.retrieved is None:
         raise RuntimeError("nothing was searched")
@@ -152,10 +146,8 @@ def _as_asked(
         source=source,
         chat=chat.name,
         kind=kind,
-        question=question,
         ranked=[hit for hit in ranked if not hit.candidate.aside],
         statistics=found.retrieved.statistics,
-        evidence=evidence,
     )
 
 
@@ -177,7 +169,7 @@ def _found(
     return ask, gather_ranked(database, tenant, ask, Stopwatch())
 
 
-def _told(backscroll: Shipped, chat: SampleChat, sample: RelevanceSample, say: Say) -> Iterator[Told]:
+def _told(backscroll: Shipped, chat: SampleChat, sample: RelevanceSample, say: Say) -> Iterator[Pool]:
     """Ask for memories and passages: literally, in other words, and for something near."""
     for each in (each for each in sample.told if each.chat == chat.name):
         say(f"{chat.name}: {each.type}")
@@ -188,11 +180,11 @@ def _told(backscroll: Shipped, chat: SampleChat, sample: RelevanceSample, say: S
 
 def _pools(
     chat: SampleChat, how: How, ask: Ask, found: Ranked, right: relevance_sample.Told | None = None
-) -> list[Told]:
+) -> list[Pool]:
     """Return the memories and the passages that were found for a question, and which of them answers it."""
     pools = [[m for m in found.memories if (m.type == "document") is kind] for kind in (True, False)]
     return [
-        Told(
+        Pool(
             chat=chat.name,
             how=how,
             wanted=Wanted.of(ask.question.content, ask.request.chat.language),

@@ -7,6 +7,7 @@ is usual for another.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from math import isnan
 
 import numpy as np
 
@@ -28,8 +29,7 @@ def of_question(ranked: Sequence[Scored], statistics: Statistics) -> dict[str, A
     rarity = _rarity(statistics)
     shares = [_share(hit.candidate.terms, rarity) for hit in first[:BEST]]
     held = set[str]().union(*(hit.candidate.terms for hit in first[:BEST]))
-    cosines = [hit.candidate.best_cosine for hit in ranked if hit.candidate.best_cosine is not None]
-    nearest = max(cosines, default=statistics.mean_cosine)
+    nearest = max(_known(hit.candidate.best_cosine for hit in ranked), default=statistics.mean_cosine)
     scores = [hit.score - hit.parts.get("length", 0.0) for hit in first] or [0.0]
     values = {
         "coverage": max(shares, default=0.0),
@@ -57,9 +57,9 @@ def of_texts(
     frequency = Counter(word for words in held for word in words)
     rarity = {word: idf(len(texts), frequency[word]) for word in wanted.terms}
     coverage = np.array([_share(words, rarity) for words in held])
-    known = [cosine for cosine in cosines if cosine is not None]
+    known = _known(cosines)
     rise, far = _rises(cosines, float(np.mean(known)) if known else 0.0)
-    cosine = np.array([cosine or 0.0 for cosine in cosines])
+    cosine = np.nan_to_num(np.array([cosine or 0.0 for cosine in cosines], np.float64))
     return {
         "coverage": coverage,
         "coverage_far": coverage.max(initial=0.0) - coverage,
@@ -79,6 +79,11 @@ def _rarity(statistics: Statistics) -> dict[str, float]:
 def _share(held: Iterable[str], rarity: Mapping[str, float]) -> float:
     """Return the share of words, by rarity, that are held; 0 without words."""
     return sum(rarity.get(word, 0.0) for word in held) / (sum(rarity.values()) or 1.0)
+
+
+def _known(cosines: Iterable[float | None]) -> list[float]:
+    """Return the cosines of what has a vector, and not one of zeros, to which no cosine is a number."""
+    return [cosine for cosine in cosines if cosine is not None and not isnan(cosine)]
 
 
 def _rises(cosines: Sequence[float | None], mean: float) -> tuple[Array, Array]:

@@ -1,5 +1,6 @@
 """The judge of relevance: it knows when a chat does not know, and a line's worth follows from that."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -65,6 +66,11 @@ def test_a_chat_without_anything_like_it_does_not_know_and_says_what_decided(by:
     assert set(evidence.parts) == fitted("question", by).weights.keys()
 
 
+def test_a_vector_of_zeros_decides_nothing() -> None:
+    zeros, known = found("boiler", cosine=math.nan), found("boiler", cosine=CHAT.mean_cosine)
+    assert judge.evidence(zeros, CHAT, "both") == judge.evidence(known, CHAT, "both")
+
+
 def test_it_is_never_denied_where_nobody_can_tell() -> None:
     nothing = found("", cosine=0.05)
     few = judge.evidence(nothing, replace(CHAT, messages=MIN_MESSAGES - 1), "both")
@@ -103,7 +109,9 @@ def test_what_has_the_very_words_does_not_hide_the_rest() -> None:
 def test_each_memory_is_judged_the_same_in_whatever_order_they_were_found(
     texts: list[str], data: st.DataObject
 ) -> None:
-    cosines = data.draw(st.lists(st.none() | st.floats(-1, 1), min_size=len(texts), max_size=len(texts)))
+    cosines = data.draw(
+        st.lists(st.none() | st.just(math.nan) | st.floats(-1, 1), min_size=len(texts), max_size=len(texts))
+    )
     order = data.draw(st.permutations(range(len(texts))))
     wanted = Wanted.of("what does the boiler show?", "english")
     for by in WAYS:
