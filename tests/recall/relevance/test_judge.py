@@ -97,6 +97,20 @@ def test_the_likelier_an_answer_the_more_is_shown(scores: list[float], one: floa
     assert all(low <= high for low, high in zip(*shown, strict=True))
 
 
+def test_an_unlikely_answer_takes_from_every_line_and_an_unsure_one_from_none() -> None:
+    weak = Evidence(level="weak", probability=0.3, share=0.5)
+    assert judge.worths(ranked([2.0, 2.0, 2.0]), weak) == [0.5, 0.5, 0.5]
+    unsure = judge.evidence(found("", cosine=0.05), CHAT, "both", "messages wait for their vectors")
+    assert unsure.share == 1.0 > judge.evidence(found("", cosine=0.05), CHAT, "both").share
+
+
+def test_words_of_another_language_set_no_scale() -> None:
+    # Given messages that share a name with the question, and one that is about it
+    named = [hit(number, "Lena", 2.0, parts={"words": 1.8, "meaning": 0.2}) for number in range(3)]
+    about = hit(3, "die Heizung ist kaputt", 1.0, parts={"meaning": 1.0})
+    assert judge.worths([*named, about], None, "meaning")[-1] == 1.0 > judge.worths([*named, about], None)[-1]
+
+
 def test_what_has_the_very_words_does_not_hide_the_rest() -> None:
     exact = hit(1, "v2.4 is revoked", 4.0, parts={"words": 1.0, "exact": 3.0})
     rest = [hit(number, "the fix", 1.0, parts={"words": 1.0}) for number in (2, 3)]
