@@ -173,3 +173,13 @@ def test_in_a_chat_only_what_may_be_shown_there_is_found(people: Database) -> No
     assert len(found(people, "where Ann lives").hits) == 3
     with pytest.raises(NotFound, match="there is no chat test:nowhere"):
         found(people, "where", chat_id="test:nowhere")
+
+
+def test_what_answers_nothing_is_not_found_unless_all_is_asked_for(people: Database) -> None:
+    for content in ("Ann plays the cello.", "Ann moved to Porto."):
+        about_ann(people, content)
+    embedded(people)
+    vain = found(people, "Which cheese goes with figs?")
+    assert (vain.hits, vain.evidence) == ([], "none")
+    assert len(contents(found(people, "Does she play the cello?"))) == 1
+    assert len(contents(found(people, "Does she play the cello?", fill=True))) == 2
