@@ -64,6 +64,7 @@ def collect(database: Database, seconds: float) -> Figures:
     Raises `DatabaseUnavailable`, `SchemaOutdated`, and `SettingsError` without a maintenance role.
     """
     with database.maintenance() as connection:
+        stats.fix_snapshot(connection)
         *_, size = stats.server(connection)
         return Figures(
             jobs=status.job_counts(connection),

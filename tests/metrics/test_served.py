@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
@@ -15,7 +15,7 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.llm import limits
 from pipeline.llm.gateway import Call, Gateway
-from pipeline.operations import status
+from pipeline.operations import figures, status
 from pipeline.recall import build_context
 from pipeline.store.connections.database import Database
 from pipeline.store.models import llm_limits
@@ -116,6 +116,28 @@ def test_what_waits_is_shown_until_it_is_done_and_what_was_made_is_counted(
     counted = status.collect(database, TENANT, all_tenants=True).week
     assert (counted["contexts"], counted["embedding_writes"]) == (2, 6)
     assert not any("256" in name or "_le_" in name for name in counted)
+
+
+def test_figures_read_one_after_the_other_are_of_one_moment(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given messages that are handed over between two statements of a reading
+    job_counts = status.job_counts
+
+    def counting(connection: Connection) -> list[status.JobCounts]:
+        counts = job_counts(connection)
+        hand_over(database, "app:between")
+        return counts
+
+    before = figures.collect(database, 60)
+    monkeypatch.setattr(status, "job_counts", counting)
+    # Then it counts neither their job nor them, and the next counts both
+    assert figures.collect(database, 60).unplaced == before.unplaced
+    monkeypatch.undo()
+    after = figures.collect(database, 60)
+    assert after.unplaced == before.unplaced + 6
+    pending = [next(kind.pending for kind in read.jobs if kind.kind == "ingest") for read in (before, after)]
+    assert pending[1] == pending[0] + 1
 
 
 def test_what_was_left_out_is_shown_by_platform_and_reason(

@@ -123,6 +123,11 @@ _EMBEDDED = """
 """
 
 
+def fix_snapshot(connection: Connection) -> None:
+    """Let every statement of this transaction, none of which has run yet, see the database of one moment."""
+    run(connection, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+
+
 def server(connection: Connection) -> tuple[datetime, str, str | None, int]:
     """Return `(time, version of Postgres, version of pgvector or None, bytes of this database)`."""
     row = run(connection, _SERVER).one()
