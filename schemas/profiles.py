@@ -1,4 +1,4 @@
-"""The profiles of contexts, in words: `pipeline.recall.ask.profiles` has their numbers."""
+"""The profiles of contexts, in words: `pipeline.recall.profiles` has their numbers."""
 
 PURPOSES: dict[str, str] = {
     "balanced": (

@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from pipeline.operations import costs
 from pipeline.operations.deployment import Deployment
-from pipeline.recall.context_figures import IN_BUCKET
+from pipeline.recall.query_log import IN_BUCKET
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import backfills, job_admin
 from pipeline.store.operations import counters, stats

@@ -4,7 +4,7 @@
 
 `build_context` makes the context that a bot gives its model to answer from. Each stage is a package here and returns a
 value that nothing changes afterwards: `Ask`, `CandidateSet`, `Ranked`, `Chosen`, `Context`. `search`
-(`pipeline.recall.search_modes`) finds messages or sessions in one of five modes. `more` (`pipeline.recall.paging`)
+(`pipeline.recall.search`) finds messages or sessions in one of five modes. `more` (`pipeline.recall.search`)
 fetches the messages around those already shown. All three take the process's own `Database`, `Embedder`
 and `Settings` (`ops/guide/bots.md`).
 """
@@ -15,15 +15,13 @@ from pipeline.clients.by_space import Embedding
 from pipeline.clients.protocols import Reranker
 from pipeline.clients.tokenizers import tokenizer_for
 from pipeline.llm.gateway import Gateway
-from pipeline.recall import hyde, query_log
-from pipeline.recall.ask.ask import parse_question
-from pipeline.recall.ask.request import Stopwatch, for_context
-from pipeline.recall.context_figures import figures
-from pipeline.recall.find_and_rank import gather_ranked
-from pipeline.recall.pack.build import assemble, question_block
-from pipeline.recall.paging import more
-from pipeline.recall.prepare import prepare_query
-from pipeline.recall.search_modes import search
+from pipeline.recall import query_log, refine
+from pipeline.recall.gather import gather_ranked
+from pipeline.recall.pack.pack import assemble, question_block
+from pipeline.recall.query_log import figures
+from pipeline.recall.refine import prepare_query
+from pipeline.recall.request import Stopwatch, for_context, parse_question
+from pipeline.recall.search import more, search
 from pipeline.store.connections.database import Database
 from schemas.context import Context
 from schemas.payloads import ContextQuery
@@ -59,7 +57,7 @@ def build_context(
     ask = prepare_query(database, tenant_id, parsed, embedder, stopwatch)
     if query.hyde:
         off = settings.switched_off("hyde")
-        ask = hyde.with_answer(database, tenant_id, ask, embedder, gateway, stopwatch, off)
+        ask = refine.with_answer(database, tenant_id, ask, embedder, gateway, stopwatch, off)
     ranked = gather_ranked(database, tenant_id, ask, stopwatch, reranker)
     with stopwatch.timed("assemble"):
         context = assemble(query, ask, ranked, budget, tokenizer)

@@ -4,8 +4,10 @@ A row holds ids, figures and the question, and no text that was shown. Questions
 chat, are not recorded, even if the context was in progress when they were forgotten.
 """
 
+import math
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -18,8 +20,7 @@ from pipeline.jobs.failures import reason_of
 from pipeline.memories import statements
 from pipeline.people import suppression
 from pipeline.people.suppression import Named, is_kept_out
-from pipeline.recall.ask.ask import Ask
-from pipeline.recall.context_figures import SOURCES
+from pipeline.recall.request import Ask
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
 from pipeline.store.erasure import suppression as suppression_rows
@@ -29,13 +30,64 @@ from pipeline.store.search import query_log as log_rows
 from pipeline.store.search.query_log import Served
 from pipeline.store.sessions import rollups
 from pipeline.text.fencing import without_recalled
-from schemas.context import AnswerIn, AnswerReceipt, Context, LoggedContext, Source
+from schemas.context import AnswerIn, AnswerReceipt, BlockKind, Context, LoggedContext, Source
 from schemas.errors import InvalidInput, NotFound, Retryable
 from schemas.languages import DEFAULT_LANGUAGE
 from schemas.memory.memories import MemoryIn
 from schemas.messages import MAX_CONTENT_BYTES
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
+
+SOURCES: dict[BlockKind, Source] = {
+    "history": "recent",
+    "exchanges": "message",
+    "rollups": "session",
+    "related": "session",
+    "memories": "memory",
+    "documents": "document",
+}
+"""The source that a block's tokens count for; the question and the guardrails have none."""
+BUCKET_SECONDS = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, math.inf)
+"""Upper bounds of the latency histogram; each context is counted in one bucket alone."""
+IN_BUCKET = "context_seconds_le_"
+STAGES = {
+    "embed": ("embed", "hyde"),
+    "find": ("event", "hyde_search", "narrow", "retrieve"),
+    "rank": ("rank", "reranker", "sessions", "rerank"),
+    "pack": ("assemble",),
+}
+"""The stopwatch timings of each stage; the rest of a request's time is the stage `ask`."""
+
+
+def bucket(bound: float) -> str:
+    """Return the counter of contexts that took up to `bound` seconds, and longer than the bound before.
+
+    >>> bucket(0.1), bucket(math.inf)
+    ('context_seconds_le_0.1', 'context_seconds_le_inf')
+    """
+    return f"{IN_BUCKET}{bound:g}"
+
+
+def figures(context: Context, seconds: float, timings_ms: Mapping[str, float]) -> dict[str, float]:
+    """Return the counters of a context that took `seconds`."""
+    stages = {
+        stage: sum(timings_ms.get(name, 0.0) for name in names) / 1000 for stage, names in STAGES.items()
+    }
+    stages["ask"] = max(0.0, seconds - sum(stages.values()))
+    tokens = {f"tokens_{block.kind}": float(block.tokens) for block in context.blocks}
+    shows = any(block.kind in SOURCES and block.tokens for block in context.blocks)
+    within = next(high for low, high in pairwise((-1.0, *BUCKET_SECONDS)) if low < seconds <= high)
+    return {
+        "contexts": 1,
+        "contexts_degraded": bool(context.degraded),
+        "contexts_empty": not shows,
+        f"contexts_{context.evidence or 'unjudged'}": 1,
+        "context_seconds": seconds,
+        bucket(within): 1,
+        **{f"context_{stage}_seconds": spent for stage, spent in stages.items()},
+        **tokens,
+    }
+
 
 log = structlog.get_logger(__name__)
 

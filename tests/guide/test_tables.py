@@ -7,9 +7,8 @@ import pytest
 from pydantic import BaseModel
 
 from ops import exit_codes
-from pipeline.recall.ask.profiles import PROFILES
-from pipeline.recall.ask.weights import Weights
-from pipeline.recall.relevance import judge, logistic
+from pipeline.recall import relevance
+from pipeline.recall.profiles import PROFILES, Weights
 from pipeline.store.search import keyword_search, vector_search
 from schemas.context import BlockKind, Context, DropReason
 from schemas.evidence import EvidenceLevel
@@ -60,11 +59,11 @@ def test_the_context_is_described_field_by_field() -> None:
     assert tuple(names(blocks[0])) == get_args(BlockKind)
     questions = {name for row in CONTEXT.table("field of a question") for name in names(row[0])}
     assert questions == set(ContextQuery.model_fields)
-    assert f"worth less than {judge.LIMIT:g} is not shown" in CONTEXT.sentences
+    assert f"worth less than {relevance.LIMIT:g} is not shown" in CONTEXT.sentences
     assert [row[0].strip("`") for row in CONTEXT.table("`evidence`")] == list(get_args(EvidenceLevel))
     told = {row[0] for row in CONTEXT.table("limit")}
-    named = {f"`{name}` {getattr(judge, name):g}" for name in ("LIMIT", "NEAREST", "MIN_MESSAGES")}
-    assert told == named | {f"`{name}`" for name in logistic.LIMITS if name != "constant"}
+    named = {f"`{name}` {getattr(relevance, name):g}" for name in ("LIMIT", "NEAREST", "MIN_MESSAGES")}
+    assert told == named | {f"`{name}`" for name in relevance.WEIGHT_LIMITS if name != "constant"}
     assert set(get_args(DropReason)) <= set(names(CONTEXT.section("## Explanations")))
 
 

@@ -17,7 +17,7 @@ from pipeline.jobs.dead_letters import JobFilter, listing
 from pipeline.memories.statements import remember
 from pipeline.operations import backfill, spaces
 from pipeline.recall import search
-from pipeline.recall.ask.query_embedder import QueryEmbedder
+from pipeline.recall.request import QueryEmbedder
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import backfills
 from pipeline.store.vectors import indexes, vectors

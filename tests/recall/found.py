@@ -8,17 +8,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from pipeline.recall.ask import parse
-from pipeline.recall.ask.ask import Ask
-from pipeline.recall.ask.profiles import PROFILES
-from pipeline.recall.ask.request import RetrievalRequest, SearchTerms
-from pipeline.recall.choose.line import Line
-from pipeline.recall.find.candidate import Candidate, Statistics
-from pipeline.recall.find.candidates import CandidateSet
-from pipeline.recall.find.memory_search import RetrievedMemory
+from pipeline.recall.choose.lines import Line
+from pipeline.recall.find.candidates import Candidate, CandidateSet, Statistics
+from pipeline.recall.find.memories import RetrievedMemory
 from pipeline.recall.find.sessions import RetrievedSession
-from pipeline.recall.pack.build import assemble
-from pipeline.recall.rank.ranked import Ranked, Scored
+from pipeline.recall.gather import Ranked
+from pipeline.recall.pack.pack import assemble
+from pipeline.recall.profiles import PROFILES
+from pipeline.recall.question import parse
+from pipeline.recall.rank.rank import Scored
+from pipeline.recall.request import Ask, RetrievalRequest, SearchTerms
 from pipeline.store.chats.chats import Chat
 from pipeline.store.memories.memory_candidates import FoundMemory
 from pipeline.store.search.prelude import Prelude

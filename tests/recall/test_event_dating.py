@@ -5,12 +5,12 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from pipeline.recall import event_dating
-from pipeline.recall.ask import temporal_anchor
-from pipeline.recall.ask.time_preference import EventDate
-from pipeline.recall.ask.weights import Weights
-from pipeline.recall.event_dating import BEST_SCORE_SHARE, MAX_SPREAD, MIN_WORDS_SHARE
-from pipeline.recall.rank.ranked import Scored
+from pipeline.recall import refine
+from pipeline.recall.profiles import Weights
+from pipeline.recall.question import events
+from pipeline.recall.question.events import EventDate
+from pipeline.recall.rank.rank import Scored
+from pipeline.recall.refine import BEST_SCORE_SHARE, MAX_SPREAD, MIN_WORDS_SHARE
 from tests.recall.found import candidate
 from tests.text.builders import listed
 
@@ -33,7 +33,7 @@ WEIGHTS = Weights()
 def test_an_event_that_a_question_counts_from_is_read(
     text: str, relation: str, event: str, days: int | None, rest: str
 ) -> None:
-    found = temporal_anchor.mention(text)
+    found = events.mention(text)
     assert (found.relation, found.events, found.days, found.rest) == (relation, (event,), days, rest)
 
 
@@ -47,7 +47,7 @@ def test_an_event_that_a_question_counts_from_is_read(
     """),
 )
 def test_dates_people_lengths_and_other_things_are_no_events(text: str) -> None:
-    assert temporal_anchor.mention(text) is None
+    assert events.mention(text) is None
 
 
 def hit(text: str, *, score: float = 2.0, words: float = 0.8, days: int = 0, speaker: str = "Ana") -> Scored:
@@ -56,7 +56,7 @@ def hit(text: str, *, score: float = 2.0, words: float = 0.8, days: int = 0, spe
 
 
 def told(*hits: Scored) -> EventDate | None:
-    return event_dating.date_hits(hits, WEIGHTS, LISBON)
+    return refine.date_hits(hits, WEIGHTS, LISBON)
 
 
 def test_a_message_that_names_no_day_was_said_when_it_happened() -> None:
@@ -102,5 +102,5 @@ def test_an_event_is_not_taken_for_one_that_is_hardly_talked_about_or_done_again
 def test_an_event_is_read_in_the_words_of_its_language(
     language: str, text: str, relation: str, event: str, rest: str
 ) -> None:
-    found = temporal_anchor.mention(text, language)
+    found = events.mention(text, language)
     assert (found.relation, found.events, found.rest) == (relation, (event,), rest)

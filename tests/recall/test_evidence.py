@@ -4,11 +4,9 @@ import pytest
 
 from pipeline.ingest import accept
 from pipeline.memories.statements import remember
-from pipeline.recall import query_log
-from pipeline.recall.choose.wording import wording_of
-from pipeline.recall.relevance import judge
-from pipeline.recall.relevance.evidence import SAID, By, Evidence
-from pipeline.recall.relevance.logistic import fitted
+from pipeline.recall import query_log, relevance
+from pipeline.recall.choose.lines import wording_of
+from pipeline.recall.relevance import SAID, By, Evidence, fitted
 from pipeline.store.connections.database import Database
 from schemas.evidence import EvidenceLevel
 from schemas.memory.memories import MemoryIn
@@ -73,7 +71,7 @@ def test_what_only_a_memory_answers_is_not_denied(database: Database, settings: 
 def test_the_surer_of_messages_and_memories_counts(
     messages: EvidenceLevel, told: float, expected: tuple[str, float]
 ) -> None:
-    both = judge.with_told(Evidence(level=messages, probability=0.2), told, "both")
+    both = relevance.with_told(Evidence(level=messages, probability=0.2), told, "both")
     assert (both.level, both.probability) == expected
 
 

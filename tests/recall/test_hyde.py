@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.clients.protocols import Completion
 from pipeline.llm.gateway import Gateway
-from pipeline.recall import hyde
+from pipeline.recall import refine
 from pipeline.store.connections.database import Database
 from pipeline.text import fencing
 from schemas.context import Context
@@ -89,7 +89,7 @@ def test_a_model_that_is_not_there_or_fails_costs_nothing_but_is_named(
 def test_a_model_that_hangs_delays_the_answer_by_no_more_than_the_bound(
     database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hyde, "TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(refine, "TIMEOUT_SECONDS", 0.5)
     plain = ask(database, settings, QUESTION, None, hyde=False)
     started = time.monotonic()
     found = ask(

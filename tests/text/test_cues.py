@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.recall.ask import followup, parse
+from pipeline.recall.question import conversation, parse
 from pipeline.text.cues import ANSWER_TYPES, answer_types, dialogue_acts, message_cues
 from pipeline.text.languages import LANGUAGES
 from pipeline.text.sentences import is_content, terms, words
@@ -27,7 +27,7 @@ READ_AS = [(name, name) for name in LANGUAGES] + [
 
 
 def is_followup(text: str, language: str) -> bool:
-    return followup.is_followup(parse.read(text, ["Ana", "Ben", "Cleo"], NOW, NOW, language))
+    return conversation.is_followup(parse.read(text, ["Ana", "Ben", "Cleo"], NOW, NOW, language))
 
 
 def sentence(text: str, language: str) -> dialogue_acts.Sentence:

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.ingest import accept
-from pipeline.recall.ask import parse
-from pipeline.recall.ask.parse import Question
 from pipeline.recall.find import arms
+from pipeline.recall.question import parse
+from pipeline.recall.question.parse import Question
 from pipeline.store.connections.database import Database
 from pipeline.text import exact_match
 from pipeline.text.exact_match import Verbatim

@@ -5,8 +5,7 @@ from datetime import UTC
 import pytest
 
 from pipeline.enrich.summaries import extractive, prompts
-from pipeline.recall.choose.speech import head_of
-from pipeline.recall.choose.wording import wording_of
+from pipeline.recall.choose.lines import head_of, wording_of
 from pipeline.text import fencing, truncate
 from tests.text import builders
 

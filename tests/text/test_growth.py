@@ -19,7 +19,7 @@ from pipeline.enrich.summaries import extractive
 from pipeline.enrich.summaries.answers import InvalidAnswer
 from pipeline.platforms.slack import slack_text
 from pipeline.platforms.whatsapp import whatsapp_text, whatsapp_time
-from pipeline.recall.ask import followup, names, parse, temporal_anchor
+from pipeline.recall.question import conversation, events, names, parse
 from pipeline.text import chunking, entity_names, exact_match, excerpt, fencing, sentences, truncate
 from pipeline.text.calendars import calendar
 from pipeline.text.cues import answer_types, message_cues
@@ -74,11 +74,11 @@ def read_export(text: str) -> None:
 
 def read_question(text: str, language: str) -> None:
     """All that a question says in a language: times, people, events, what it asks for."""
-    followup.is_followup(question(text, language))
+    conversation.is_followup(question(text, language))
     answer_types.asked(text, language)
     calendar.times(text, datetime(2016, 5, 1, tzinfo=UTC), NOW, language)
     names.find(text, NAMES, language)
-    temporal_anchor.mention(text, language)
+    events.mention(text, language)
 
 
 READERS: dict[str, Callable[[str], object]] = {

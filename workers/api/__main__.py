@@ -22,7 +22,7 @@ from multiprocessing.context import ForkProcess
 import structlog
 import uvicorn
 
-from pipeline.recall.ask import parse
+from pipeline.recall.question import parse
 from workers.api.app import create
 from workers.api.protocol import MAX_CONNECTIONS, Protocol
 from workers.logging import configure_logging

@@ -16,7 +16,7 @@ from fastapi import FastAPI
 
 from pipeline.clients.by_space import SpaceEmbedders
 from pipeline.clients.factory import make_embedder, make_embedder_for, make_reranker
-from pipeline.recall.hyde import make_gateway
+from pipeline.recall.refine import make_gateway
 from pipeline.store.connections.database import Database
 from pipeline.store.vectors import vectors
 from schemas.errors import BackscrollError, Retryable, SettingsError

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from pipeline.recall.context_figures import SOURCES, STAGES
+from pipeline.recall.query_log import SOURCES, STAGES
 from pipeline.store.operations.counters import DayFigure
 from schemas.kinds import KINDS
 

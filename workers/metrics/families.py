@@ -16,7 +16,7 @@ from pipeline.llm.budget import Budget
 from pipeline.operations.deployment import FLAGS
 from pipeline.operations.doctor.finding import Finding, Severity
 from pipeline.operations.figures import Figures
-from pipeline.recall.context_figures import BUCKET_SECONDS, bucket
+from pipeline.recall.query_log import BUCKET_SECONDS, bucket
 from pipeline.store.operations import counters
 from schemas.kinds import KINDS
 from schemas.settings import Settings

@@ -17,7 +17,7 @@ from ops.dev.eval.samples import SampleChat
 from ops.dev.figures import Outcome
 from ops.dev.observe import Say
 from ops.dev.shipped import Shipped
-from pipeline.recall.ask.profiles import profile_named
+from pipeline.recall.profiles import profile_named
 from schemas.context import Context
 from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextParameters

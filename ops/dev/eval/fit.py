@@ -18,14 +18,13 @@ from ops.dev.eval.asking import asked_as_message
 from ops.dev.eval.samples import UNANSWERABLE, SampleChat
 from ops.dev.observe import Say
 from ops.dev.shipped import Shipped
-from pipeline.recall.ask.ask import parse_question
-from pipeline.recall.ask.request import Stopwatch, for_context
-from pipeline.recall.ask.weights import Weights
-from pipeline.recall.find.candidate import Candidate
-from pipeline.recall.find_and_rank import gather_ranked
-from pipeline.recall.prepare import prepare_query
+from pipeline.recall.find.candidates import Candidate
+from pipeline.recall.gather import gather_ranked
+from pipeline.recall.profiles import Weights
 from pipeline.recall.rank.features import Features, features
 from pipeline.recall.rank.rank import scored
+from pipeline.recall.refine import prepare_query
+from pipeline.recall.request import Stopwatch, for_context, parse_question
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 

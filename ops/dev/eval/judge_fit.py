@@ -12,12 +12,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
-from pipeline.recall.find.candidate import Statistics
-from pipeline.recall.rank.ranked import Scored
-from pipeline.recall.relevance import signals
-from pipeline.recall.relevance.evidence import By
-from pipeline.recall.relevance.judge import LIMIT
-from pipeline.recall.relevance.logistic import Array, Logistic
+from pipeline.recall import relevance
+from pipeline.recall.find.candidates import Statistics
+from pipeline.recall.rank.rank import Scored
+from pipeline.recall.relevance import LIMIT, Array, By, Logistic
 from pipeline.text.excerpt import Wanted
 
 Kind = Literal["answerable", "removed", "absent"]
@@ -137,7 +135,7 @@ def _columns(found: Mapping[str, Array], names: Sequence[str]) -> Array:
 
 def question_rows(asked: Sequence[Asked], names: Sequence[str]) -> Rows:
     """Return a row for each question."""
-    values = [_columns(signals.of_question(each.ranked, each.statistics), names)[0] for each in asked]
+    values = [_columns(relevance.of_question(each.ranked, each.statistics), names)[0] for each in asked]
     counts = np.array([REMOVED_WEIGHT if each.kind == "removed" else 1.0 for each in asked])
     labels = np.array([each.kind == "answerable" for each in asked], np.float64)
     # that the chat knows is as likely as that it does not, of whatever source
@@ -152,7 +150,7 @@ def text_rows(told: Iterable[Pool], names: Sequence[str]) -> Rows:
     counts: list[float] = []
     chats: list[str] = []
     for each in told:
-        values.append(_columns(signals.of_texts(each.texts, each.cosines, each.wanted, each.named), names))
+        values.append(_columns(relevance.of_texts(each.texts, each.cosines, each.wanted, each.named), names))
         labels += each.right
         counts += [1 / len(each.texts)] * len(each.texts)
         chats += [each.chat] * len(each.texts)

@@ -17,13 +17,11 @@ from ops.dev.eval.samples import UNANSWERABLE, SampleChat, SampleQuestion
 from ops.dev.observe import Say
 from ops.dev.shipped import Shipped
 from pipeline.recall import relevance
-from pipeline.recall.ask.ask import Ask, parse_question
-from pipeline.recall.ask.request import Stopwatch, for_context
-from pipeline.recall.find_and_rank import gather_ranked
-from pipeline.recall.message_ranking import ranking_of
-from pipeline.recall.prepare import prepare_query
-from pipeline.recall.rank.ranked import Ranked, Scored
-from pipeline.recall.relevance.evidence import By
+from pipeline.recall.gather import Ranked, gather_ranked
+from pipeline.recall.rank.rank import Scored, ranking_of
+from pipeline.recall.refine import prepare_query
+from pipeline.recall.relevance import By
+from pipeline.recall.request import Ask, Stopwatch, for_context, parse_question
 from pipeline.text.excerpt import Wanted
 from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery

@@ -1,22 +1,97 @@
 """Choose the lines of a context in order of worth, with the reason for leaving out the rest. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
-from pipeline.recall.ask.ask import Ask
-from pipeline.recall.ask.followup import FOLLOWUP_WINDOW
-from pipeline.recall.choose import known, recent, summaries
-from pipeline.recall.choose.line import Frame, Line, Style
-from pipeline.recall.choose.posted_question import PostedQuestion
-from pipeline.recall.choose.talk import Talk, choose_messages
-from pipeline.recall.choose.wording import Wording
-from pipeline.recall.rank.ranked import Ranked
-from pipeline.recall.relevance import judge
+from pipeline.recall import relevance
+from pipeline.recall.choose import known, summaries
+from pipeline.recall.choose.lines import Frame, Line, Style, Wording, head_of
+from pipeline.recall.choose.talk import PostedQuestion, Talk, choose_messages
+from pipeline.recall.gather import Ranked
+from pipeline.recall.question.conversation import FOLLOWUP_WINDOW
+from pipeline.recall.request import Ask
 from pipeline.text.excerpt import Wanted
 from pipeline.text.tokens import Count
 from schemas.context import BlockKind, Dropped
 from schemas.payloads import ContextQuery
 from schemas.sessions import Message
+
+# The newest message takes up to a fifth of the budget, any other a tenth; none is cut below `LEAST` tokens.
+NEWEST_SHARES, OTHER_SHARES, RECENT_LEAST = 5, 10, 24
+# The latest messages are shown whatever the question, so that a bot knows what is going on: this many, and those sent
+# within this time. Their worth is `RECENT_WORTH`, behind the best hits.
+MIN_MESSAGES, ONGOING_WINDOW = 3, timedelta(minutes=10)
+# Maximum number of irrelevant messages between two relevant ones.
+MAX_GAP = 3
+# Recent talk is relevant if it contains one of this many top hits.
+TOP_HITS = 10
+RECENT_WORTH = 0.8
+"""Worth of a recent message that has nothing to do with the question."""
+
+
+def recent_lines(recent: Sequence[Message], worth: Sequence[float], style: Style) -> Iterator[Line]:
+    """Write the latest messages as lines, newest first, each with its worth: the older, the less."""
+    for number, (message, value) in enumerate(zip(recent, worth, strict=True)):
+        answered = message.answered
+        above = recent[number + 1] if number + 1 < len(recent) else None
+        if answered and above and above.id == answered.id:
+            # not quoted if it is the line above
+            answered = None
+        head = head_of(message, answered, style.zone, style.wording)
+
+        def write(tokens: int, message: Message = message, head: str = head) -> str:
+            return head + style.excerpt(head, message.content, tokens)
+
+        yield Line(
+            block="history",
+            kind="message",
+            id=str(message.id),
+            at=message.sent_at,
+            speaker=message.speaker,
+            answers=str(answered.id) if answered else None,
+            reason="said last",
+            worth=value,
+            place=message.stamp,
+            write=write,
+            shares=OTHER_SHARES if number else NEWEST_SHARES,
+            least=RECENT_LEAST,
+            group=style.wording.day_heading(message.sent_at.astimezone(style.zone)),
+            may_be_cut=True,
+        )
+
+
+def recent_reach(recent: Sequence[Message], best: Collection[int], since: datetime) -> int:
+    """Return how many of the latest messages are shown before the hits; `recent` is newest first.
+
+    The last `MIN_MESSAGES`, those said `since` a time, and as far back as they are among the `best` that were found.
+    """
+    number = min(MIN_MESSAGES, len(recent))
+    for place, message in enumerate(recent[number:], start=number):
+        if place - number >= MAX_GAP:
+            break
+        if message.sent_at >= since or message.id in best:
+            number = place + 1
+    return number
+
+
+def recent_worths(
+    recent: Sequence[Message], worth: Mapping[int, float], base: float, reach: int
+) -> list[float]:
+    """Return the worth of each of the latest messages, newest first, such that the shown ones have no gap.
+
+    As much as it is to the question, at least `base`, and no less than an older one, which it leads to.
+    """
+    values = [
+        max(worth.get(m.id, 0.0), base) if number < recent_reach else 0.0 for number, m in enumerate(recent)
+    ]
+    best = 0.0
+    for number in range(len(values) - 1, -1, -1):
+        best = max(best, values[number])
+        # what is newer comes first
+        values[number] = best * (1 - number / 1e6)
+    return values
+
 
 HISTORY_SHARE = 0.4
 """Maximum share of the budget for recent talk."""
@@ -52,23 +127,23 @@ def choose(
     style = Style(zone=prepared.zone, wording=wording, wanted=wanted, count=count)
 
     # with `fill` nothing is worth too little
-    limit = 0.0 if query.fill else judge.LIMIT
+    limit = 0.0 if query.fill else relevance.LIMIT
     ranked, evidence = results.ranked, None if query.fill else results.evidence
     values = dict(
         zip(
             (hit.candidate.id for hit in ranked),
-            judge.worths(ranked, evidence, results.judged_by),
+            relevance.worths(ranked, evidence, results.judged_by),
             strict=True,
         )
     )
     reach, base = len(recent_talk), 1.0
     if parameters.history_yields and searched:
-        best = {hit.candidate.id for hit in ranked[: recent.TOP_HITS]}
-        since = now - (FOLLOWUP_WINDOW if brief else recent.ONGOING_WINDOW)
-        reach, base = recent.reach(recent_talk, best, since), recent.RECENT_WORTH
+        best = {hit.candidate.id for hit in ranked[:TOP_HITS]}
+        since = now - (FOLLOWUP_WINDOW if brief else ONGOING_WINDOW)
+        reach, base = recent_reach(recent_talk, best, since), RECENT_WORTH
     latest = recent_talk if query.fill else recent_talk[:reach]
-    worths = recent.worths(latest, values, base, reach)
-    offered: list[Line | Dropped] = [*recent.lines(latest, worths, style)]
+    worths = recent_worths(latest, values, base, reach)
+    offered: list[Line | Dropped] = [*recent_lines(latest, worths, style)]
     if searched:
         talk = Talk.of(results, parameters, style)
         shown = {message.id for message in latest[:reach]}

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 
-from pipeline.recall.ask.parse import Question
-from pipeline.recall.ask.profiles import Parameters
-from pipeline.recall.choose.line import Line, Style
-from pipeline.recall.choose.speech import display_name
-from pipeline.recall.find.memory_search import RetrievedMemory
-from pipeline.recall.relevance import judge
-from pipeline.recall.relevance.evidence import By
+from pipeline.recall import relevance
+from pipeline.recall.choose.lines import Line, Style, display_name
+from pipeline.recall.find.memories import RetrievedMemory
+from pipeline.recall.profiles import Parameters
+from pipeline.recall.question.parse import Question
+from pipeline.recall.relevance import By
 from pipeline.text import duplicates, truncate
 from pipeline.text.cues import answer_types
 from pipeline.text.duplicates import Bag
@@ -44,7 +43,7 @@ def probabilities(
         alike = [memory for memory in memories if (memory.type == "document") is kind]
         contents, cosines = [memory.content for memory in alike], [memory.cosine for memory in alike]
         named = [memory.is_named or (about_asker and memory.of_asker) for memory in alike]
-        by_wording = [judge.texts(contents, cosines, wanted, by, named) for wanted in wordings]
+        by_wording = [relevance.texts(contents, cosines, wanted, by, named) for wanted in wordings]
         judged |= {memory.id: float(max(values)) for memory, *values in zip(alike, *by_wording, strict=True)}
     return judged
 

@@ -3,12 +3,10 @@
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import timedelta
 
-from pipeline.recall.ask.profiles import Parameters
-from pipeline.recall.choose.line import Line, Style
-from pipeline.recall.choose.speech import display_name
-from pipeline.recall.choose.wording import Wording
+from pipeline.recall.choose.lines import Line, Style, Wording, display_name
 from pipeline.recall.find.sessions import RetrievedSession, RetrievedWeek, sharing_topics
-from pipeline.recall.relevance.judge import LIMIT
+from pipeline.recall.profiles import Parameters
+from pipeline.recall.relevance import LIMIT
 from pipeline.text import truncate
 from schemas.context import BlockKind, Dropped, DropReason
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from pipeline.recall.ask.request import QueryTerms, RetrievalRequest, SearchTerms
+from pipeline.recall.request import QueryTerms, RetrievalRequest, SearchTerms
 from pipeline.store.memories.memory_candidates import MemoryScope
 from pipeline.store.search import arms, text_search
 from pipeline.store.search.arms import NOTHING, Arms, Asked

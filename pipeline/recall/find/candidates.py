@@ -3,28 +3,99 @@
 Chats of any size take the same path.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
-from typing import Any
+from datetime import datetime
+from itertools import chain, groupby
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
 from pipeline.clients.model_languages import knows
-from pipeline.recall.ask.questions import Questions
-from pipeline.recall.ask.request import RetrievalRequest, SearchTerms
-from pipeline.recall.find import arms, asides
+from pipeline.recall.find import arms
 from pipeline.recall.find.arms import BEHIND_ASIDES, limits_of
-from pipeline.recall.find.candidate import Candidate, QueryMatch, Statistics
+from pipeline.recall.profiles import OTHER_QUERY_WEIGHT
+from pipeline.recall.question.conversation import Questions
+from pipeline.recall.request import RetrievalRequest, SearchTerms
 from pipeline.store.memories.memory_candidates import MemoryHits
 from pipeline.store.search import candidate_rows
 from pipeline.store.search.candidate_rows import CandidateRow
 from pipeline.store.search.keyword_search import KeywordHits, KeywordSearch
 from pipeline.store.search.narrowed_search import Narrowed
-from pipeline.text.cues.message_cues import stored_or_read
+from pipeline.text.cues.addressing import ASKS, called_bots, is_put_to_a_bot, names_of, repeats
+from pipeline.text.cues.message_cues import MessageCues, stored_or_read
 from schemas.languages import parts_of
 from schemas.sessions import RepliedTo, number_of
 from schemas.vectors import VectorSearch
+
+
+class QueryMatch(NamedTuple):
+    """How a message matches another query than the question; the fields are those of `Candidate`."""
+
+    terms: Mapping[str, int] = {}
+    cosine: float | None = None
+
+
+class Candidate(NamedTuple):
+    """A message that may answer, or a neighbour of one; a tuple, which is created faster than a dataclass."""
+
+    id: int
+    # its session; 0 until it is placed in one
+    session: int
+    # its position in its session: the next message is 1 later, omitted messages leave a gap
+    place: int
+    external_id: str
+    speaker: str
+    role: str
+    text: str
+    sent_at: datetime
+    # the question's lexemes in it, and how often
+    terms: Mapping[str, int]
+    # distinct lexemes
+    length: int
+    # cosine to the question's vector; None until it is embedded
+    cosine: float | None
+    # what its text alone says
+    cues: MessageCues
+    # the asker's mean affinity to those who spoke in its session, from 0 to 1
+    affinity: float = 0.0
+    # the message of its chat that it answers, if that is stored
+    answered: RepliedTo | None = None
+    # author of a forwarded text; empty if unknown; None if the speaker's own
+    forwarded_from: str | None = None
+    # whether it is a question put to a bot, or an answer that says nothing, see `pipeline.recall.find.candidates`
+    aside: bool = False
+    # of each other query
+    others: Sequence[QueryMatch] = ()
+    # set by ranking: for `keywords` and `vectors`, the number from 1 of the other query that matches better than the
+    # question
+    found_by: Mapping[str, int] = {}
+
+    @property
+    def best_cosine(self) -> float | None:
+        """The cosine to the question, or `OTHER_QUERY_WEIGHT` times that to another query, if that is more."""
+        if not self.others:
+            return self.cosine
+        cosines = [OTHER_QUERY_WEIGHT * other.cosine for other in self.others if other.cosine is not None]
+        return max([*cosines, *([] if self.cosine is None else [self.cosine])], default=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statistics:
+    """Statistics of the whole scope that the candidates come from."""
+
+    messages: int
+    # distinct lexemes of a message
+    mean_length: float
+    # the number of messages with each of the question's lexemes; 0 for those in none
+    document_frequency: Mapping[str, int]
+    mean_cosine: float = 0.0
+    # weight of meaning: less if the embedding model does not know the chat's language
+    trust: float = 1.0
+    # the same for each other query
+    others: Sequence["Statistics"] = ()
+
 
 # Neighbours on either side of a hit.
 REACH = 2
@@ -195,7 +266,7 @@ def _candidates(
             )
         )
     questions: Questions | None = terms.questions
-    return candidates if questions is None else asides.mark(candidates, questions)
+    return candidates if questions is None else mark_asides(candidates, questions)
 
 
 def _answered(named: CandidateRow | None, otherwise: Sequence[Any] | None) -> RepliedTo | None:
@@ -203,3 +274,54 @@ def _answered(named: CandidateRow | None, otherwise: Sequence[Any] | None) -> Re
     if named is not None:
         return RepliedTo(named[0], named[2], named[4])
     return RepliedTo(*otherwise) if otherwise else None
+
+
+def mark_asides(ordered: Sequence[Candidate], questions: Questions) -> list[Candidate]:
+    """Mark the asides among candidates, which are in order of session; an aside loses its cosine.
+
+    A question that was answered keeps its words, for the answer after it. If only the log says that it was put to a
+    bot, it is no aside.
+    """
+    language = questions.language
+    # in a large chat no candidate may be by the bot
+    bots = names_of({c.speaker for c in ordered if c.role == "assistant"}) | called_bots(questions.names)
+    names = bots | questions.names
+    messages: list[Candidate] = []
+    for _, inside in groupby(ordered, key=attrgetter("session")):
+        session = list(inside)
+        for place, candidate in enumerate(session):
+            if candidate.cues.says_nothing:
+                messages.append(_as_aside(candidate, keeps_words=False))
+                continue
+            asks = is_put_to_a_bot(candidate.text, language, bots) or _matches(candidate, questions, names)
+            logged = (
+                not asks
+                and candidate.cues.asks >= ASKS
+                and questions.are_logged(candidate.text, candidate.sent_at)
+            )
+            if not asks and not logged:
+                messages.append(candidate)
+                continue
+            after = session[place + 1] if place + 1 < len(session) else None
+            answered = (
+                after is not None
+                and after.speaker != candidate.speaker
+                and not after.cues.says_nothing
+                and after.cues.asks < ASKS
+            )
+            messages.append(candidate if logged and answered else _as_aside(candidate, keeps_words=answered))
+    return messages
+
+
+def _as_aside(candidate: Candidate, *, keeps_words: bool) -> Candidate:
+    if keeps_words:
+        matches = [other._replace(cosine=None) for other in candidate.others]
+        return candidate._replace(aside=True, cosine=None, others=matches)
+    matches = [QueryMatch() for _ in candidate.others]
+    return candidate._replace(aside=True, cosine=None, terms={}, length=0, others=matches)
+
+
+def _matches(candidate: Candidate, questions: Questions, names: Collection[str]) -> bool:
+    return questions.may_be(candidate.id, candidate.speaker) and repeats(
+        candidate.text, questions.itself, questions.language, names
+    )

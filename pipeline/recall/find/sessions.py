@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from pipeline.recall.ask.ask import Ask
+from pipeline.recall.request import Ask
 from pipeline.store.sessions import cards, rollups
 from schemas.sessions import EXTRACTIVE
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from itertools import groupby
 
-from pipeline.recall.choose.speech import head_of
-from pipeline.recall.choose.wording import Wording
+from pipeline.recall.choose.lines import Wording, head_of
 from pipeline.text import fencing, truncate
 from pipeline.text.fencing import harmless, visible
 from pipeline.text.tokens import Count
@@ -35,7 +34,7 @@ class Prompt:
     def question(self) -> str:
         """The question, with its asker.
 
-        >>> from pipeline.recall.choose.wording import wording_of
+        >>> from pipeline.recall.choose.lines import wording_of
         >>> Prompt(query="How much did I pay?", wording=wording_of("english"), asker="Ben").question
         'Question, from Ben: How much did I pay?'
         """

@@ -1,22 +1,142 @@
 """Compute the features of candidates, one column each, from 0 to 1."""
 
+import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from operator import attrgetter
 
 import numpy as np
+import numpy.typing as npt
 
-from pipeline.recall.ask.parse import Question
-from pipeline.recall.ask.weights import OTHER_QUERY_WEIGHT
-from pipeline.recall.find.candidate import Candidate, Statistics
-from pipeline.recall.rank.kernel import Array, Kernel, words
-from pipeline.recall.rank.similarity import share_of_words
+from pipeline.recall.find.candidates import Candidate, Statistics
+from pipeline.recall.profiles import OTHER_QUERY_WEIGHT
+from pipeline.recall.question.parse import Question
 from pipeline.text import exact_match
 from pipeline.text.accents import without_accents
+from pipeline.text.bm25 import K1, B, idf
 from pipeline.text.cues import AnswerType
+
+# Weight of a message's words one step later and one step earlier; nothing beyond `STEPS`.
+LATER, EARLIER = 0.7, 0.4
+STEPS = 4
+# They count half as much after this long a silence.
+SILENCE_SECONDS = 3600.0
+
+Array = npt.NDArray[np.float64]
+
+
+class Kernel:
+    """Weights by which candidates count for their neighbours: 0 across a gap or another session."""
+
+    def __init__(self, ordered: Sequence[Candidate]) -> None:
+        """Compute the links between candidates, which are in order of session and place."""
+        size = len(ordered)
+        session = np.fromiter((c.session for c in ordered), np.int64, size)
+        place = np.fromiter((c.place for c in ordered), np.int64, size)
+        sent = np.fromiter((c.sent_at.timestamp() for c in ordered), np.float64, size)
+        linked = (session[1:] == session[:-1]) & (place[1:] == place[:-1] + 1) & (session[1:] != 0)
+        silence = np.exp2(-np.maximum(np.diff(sent), 0.0) / SILENCE_SECONDS)
+        self.link: Array = np.where(linked, silence, 0.0)
+
+    def around(self, values: Array) -> Array:
+        """Add to each value, along the last axis, the weighted values of its neighbours."""
+        total = values.copy()
+        chain = np.ones(max(values.shape[-1] - 1, 0))
+        for step in range(1, min(STEPS, values.shape[-1] - 1) + 1):
+            # the links from each candidate to the one `step` after it
+            chain = self.link if step == 1 else chain[:-1] * self.link[step - 1 :]
+            total[..., step:] += LATER**step * chain * values[..., :-step]
+            total[..., :-step] += EARLIER**step * chain * values[..., step:]
+        return total
+
+
+def saturated(times: Array, lengths: Array, mean_length: float, idfs: Array) -> Array:
+    """Return BM25: for each text, the sum over the terms of idf times saturated frequency."""
+    norm = K1 * (1 - B + B * lengths / max(mean_length, 1e-9))
+    # the maximum for each term is its idf times K1 + 1
+    return np.asarray((idfs[:, None] * times * (K1 + 1) / (times + norm)).sum(axis=0), dtype=np.float64)
+
+
+def shares(scores: Array, attainable: float) -> Array:
+    """Return the geometric mean of two shares: of the best score, and of the attainable score.
+
+    Where few of the terms are found, meaning decides.
+    """
+    top = scores.max(initial=0.0)
+    return scores / math.sqrt(top * attainable) if top > 0 and attainable > 0 else np.zeros_like(scores)
+
+
+def words_around(
+    ordered: Sequence[Candidate], kernel: Kernel, substance: Array, statistics: Statistics
+) -> Array:
+    """Return BM25 of every candidate, read together with its surroundings, from 0 to 1.
+
+    Frequencies and lengths around it are sums weighted by distance, as of fields in BM25F (Robertson, Zaragoza and
+    Taylor, Simple BM25 Extension to Multiple Weighted Fields, 2004); a message gains as far as it has substance itself.
+    """
+    terms = list(statistics.document_frequency)
+    idfs = np.array([idf(statistics.messages, statistics.document_frequency[term]) for term in terms])
+    if not terms or not ordered:
+        return np.zeros(len(ordered))
+    attainable = float(idfs.sum()) * (K1 + 1)
+    times = np.array([[c.terms.get(term, 0) for c in ordered] for term in terms], np.float64)
+    lengths = np.fromiter((c.length for c in ordered), np.float64, len(ordered))
+    # a message amid neighbours gathers this multiple of the mean length
+    reach = 1 + sum(LATER**step + EARLIER**step for step in range(1, STEPS + 1))
+    near = saturated(kernel.around(times), kernel.around(lengths), statistics.mean_length * reach, idfs)
+    return shares(near * substance, attainable)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """The range of cosines to a question: 0.3 is high where unrelated texts are at 0.1."""
+
+    # mean cosine of the chat's messages
+    mean: float = 0.0
+    # highest cosine found; None if nothing was compared
+    best: float | None = None
+
+    @classmethod
+    def of(cls, cosines: Iterable[float | None], mean: float) -> "Scale":
+        """Return the scale whose best is the highest of these cosines."""
+        return cls(mean=mean, best=max((cosine for cosine in cosines if cosine is not None), default=None))
+
+    def similarity(self, cosine: float | None) -> float | None:
+        """Return `0.5 + (cosine - mean) / (best - mean) / 2`: 0.5 for the chat's average message, 1 for the best.
+
+        None for what has no vector, or if the best is no better than the average.
+        """
+        if cosine is None or self.best is None or self.best - self.mean <= 1e-9:
+            return None
+        return min(1.0, max(0.0, 0.5 + (cosine - self.mean) / (self.best - self.mean) / 2))
+
+
+def best_cosines(cosines: Sequence[Mapping[int, float]]) -> dict[int, float]:
+    """Return the best cosine of each id, given those to each query, the question first.
+
+    >>> best_cosines([{7: 0.5, 8: 0.1}, {7: 0.6, 8: 0.5}])
+    {7: 0.5, 8: 0.4}
+    """
+    first, *rest = cosines
+    best = dict(first)
+    for of_query in rest:
+        for id_, cosine in of_query.items():
+            best[id_] = max(best.get(id_, -1.0), OTHER_QUERY_WEIGHT * cosine)
+    return best
+
+
+def share_of_words(held: Collection[str], words: Collection[str], statistics: Statistics) -> float:
+    """Return the share of the question's words that are held, weighted by idf; 0 without words."""
+
+    def tells(word: str) -> float:
+        return idf(statistics.messages, statistics.document_frequency.get(word, 0))
+
+    total = sum(map(tells, words))
+    return sum(tells(word) for word in words if word in held) / total if total > 0 else 0.0
+
 
 # A message of this many distinct words has half the maximum substance: "haha" answers nothing.
 HALF_SUBSTANCE = 1.0
@@ -52,7 +172,7 @@ def features(question: Question, candidates: Sequence[Candidate], statistics: St
     kernel = Kernel(ordered)
     length = np.fromiter((c.length for c in ordered), np.float64, size)
     substance = length / (length + HALF_SUBSTANCE)
-    near = words(ordered, kernel, substance, statistics)
+    near = words_around(ordered, kernel, substance, statistics)
     meaning = _meanings(ordered, statistics.mean_cosine)
     ordered = _with_others(ordered, kernel, substance, statistics, near, meaning)
     asks = np.fromiter((c.cues.asks for c in ordered), np.float64, size)
@@ -127,7 +247,7 @@ def _with_others(
     candidates = list(ordered)
     for number, of_query in enumerate(statistics.others, start=1):
         compared = [c._replace(**c.others[number - 1]._asdict()) for c in candidates]
-        query_near = OTHER_QUERY_WEIGHT * words(compared, kernel, substance, of_query)
+        query_near = OTHER_QUERY_WEIGHT * words_around(compared, kernel, substance, of_query)
         query_meaning = OTHER_QUERY_WEIGHT * _meanings(compared, of_query.mean_cosine)
         by_words, by_vector = query_near > near, query_meaning > np.maximum(meaning, 0.0)
         near[:] = np.where(by_words, query_near, near)

@@ -1,16 +1,33 @@
 """Rank a chat's messages and sessions for a question: a score is the sum of weighted features."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from typing import NamedTuple
 
 import numpy as np
 
-from pipeline.recall.ask.parse import Question
-from pipeline.recall.ask.weights import Weights
-from pipeline.recall.find.candidate import Candidate, Statistics
+from pipeline.recall.find.candidates import Candidate, CandidateSet, Statistics
+from pipeline.recall.profiles import Weights
+from pipeline.recall.question.parse import Question
 from pipeline.recall.rank import features
-from pipeline.recall.rank.ranked import Scored
+from pipeline.recall.request import Ask
+
+
+class Scored(NamedTuple):
+    """A candidate, its score, and the score's parts."""
+
+    candidate: Candidate
+    score: float
+    parts: Mapping[str, float]
+
+
+class Ranking(NamedTuple):
+    """Ranked messages, best first, and the candidates they come from."""
+
+    hits: list[Scored]
+    retrieved: CandidateSet
+
 
 # Share of the second best message's score added to a session's: one good hit may be chance, two seldom are.
 SECOND_HIT_SHARE = 0.2
@@ -54,3 +71,17 @@ def rank_sessions(scored: Sequence[Scored]) -> list[tuple[int, Scored]]:
         added = SECOND_HIT_SHARE * rest[0].score if rest else 0.0
         ranked.append((session, Scored(hit.candidate, hit.score + added, {**hit.parts, "second": added})))
     return sorted(ranked, key=lambda entry: -entry[1].score)
+
+
+def ranking_of(query: Ask, retrieved: CandidateSet) -> Ranking:
+    """Rank these candidates for a question."""
+    hits = rank(query.question, retrieved.candidates, retrieved.statistics, query.request.weights)
+    return Ranking(hits, retrieved)
+
+
+def terms_by_session(hits: Iterable[Scored]) -> dict[int, set[str]]:
+    """Return the lexemes of all queries that the messages of each session hold."""
+    held = defaultdict[int, set[str]](set)
+    for candidate in (hit.candidate for hit in hits):
+        held[candidate.session].update(candidate.terms, *(other.terms for other in candidate.others))
+    return held

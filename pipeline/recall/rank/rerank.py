@@ -3,8 +3,8 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from pipeline.recall.find.candidate import Candidate
-from pipeline.recall.rank.ranked import Scored
+from pipeline.recall.find.candidates import Candidate
+from pipeline.recall.rank.rank import Scored
 
 # Top messages diversified; each choice is compared with all chosen before.
 MMR_TOP = 50

@@ -9,7 +9,7 @@ from ops.dev import shipped
 from ops.dev.eval import fit, samples
 from ops.dev.eval.asking import asked_as_message
 from ops.dev.eval.fit import BY_HAND, NAMES, Gathered, Pairs
-from pipeline.recall.ask.weights import Weights
+from pipeline.recall.profiles import Weights
 from pipeline.recall.rank.features import Features
 from schemas.settings import Settings
 from tests.recall.found import candidate

@@ -5,7 +5,7 @@ from string import Formatter
 
 import pytest
 
-from pipeline.recall.choose.wording import Wording, wording_of
+from pipeline.recall.choose.lines import Wording, wording_of
 from pipeline.text.fencing import TAG
 from pipeline.text.languages import LANGUAGES
 

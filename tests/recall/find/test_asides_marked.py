@@ -4,9 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipeline.recall.ask.questions import Questions
-from pipeline.recall.find.asides import mark
-from pipeline.recall.find.candidate import Candidate
+from pipeline.recall.find.candidates import Candidate, mark_asides
+from pipeline.recall.question.conversation import Questions
 from pipeline.text.cues import message_cues
 from pipeline.text.cues.addressing import is_put_to_a_bot, names_of, said
 from tests.recall.found import candidate
@@ -65,7 +64,7 @@ def test_a_bot_is_asked_by_its_name_and_what_it_is_told_is_no_aside(text: str, i
 
 
 def test_an_aside_means_nothing_and_lends_no_words_unless_it_was_answered() -> None:
-    found = mark(
+    found = mark_asides(
         talk(
             "Davi: @harbourbot who found the key?",
             "Harbour Bot: I don't know.",
@@ -88,8 +87,8 @@ def test_what_the_log_has_is_an_aside_if_it_was_asked_then_and_not_answered() ->
         "Jarvis: Olek has.",
     )
     logged = Questions.of("what else?", "english", [("who found the key?", NOW)])
-    assert asides(mark(talk(*lines), logged)) == [0]
+    assert asides(mark_asides(talk(*lines), logged)) == [0]
     long_ago = Questions.of("what else?", "english", [("who found the key?", NOW - timedelta(days=1))])
-    assert asides(mark(talk(*lines), long_ago)) == []
+    assert asides(mark_asides(talk(*lines), long_ago)) == []
     told = Questions.of("what else?", "english", [("lunch is ready", NOW)])
-    assert asides(mark(talk(*lines), told)) == []
+    assert asides(mark_asides(talk(*lines), told)) == []

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.recall.ask.profiles import PROFILES
-from pipeline.recall.choose.recent import MIN_MESSAGES
+from pipeline.recall.choose.choose import MIN_MESSAGES
+from pipeline.recall.profiles import PROFILES
 from pipeline.text import fencing, tokens
 from tests.recall.found import assembled, hit, lines, memory, recent, session
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.recall.choose.line import Frame, Line
+from pipeline.recall.choose.lines import Frame, Line
 from pipeline.recall.pack.pack import pack
 from pipeline.text.tokens import Count, estimate_line
 from schemas.context import Block, BlockKind

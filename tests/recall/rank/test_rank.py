@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.recall.ask import parse as question
-from pipeline.recall.ask.weights import Weights
-from pipeline.recall.find.candidate import Candidate, QueryMatch, Statistics
+from pipeline.recall.find.candidates import Candidate, QueryMatch, Statistics
+from pipeline.recall.profiles import Weights
+from pipeline.recall.question import parse as question
 from pipeline.recall.rank import rank
-from pipeline.recall.rank.ranked import Scored
+from pipeline.recall.rank.rank import Scored
 from schemas.sessions import RepliedTo
 from tests.recall.found import START, candidate
 

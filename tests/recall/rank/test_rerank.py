@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.recall.rank import rerank
-from pipeline.recall.rank.ranked import Scored
+from pipeline.recall.rank.rank import Scored
 from tests.recall.found import candidate
 
 NOW = datetime(2026, 4, 1, tzinfo=UTC)

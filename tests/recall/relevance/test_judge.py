@@ -8,12 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.recall.find.candidate import Statistics
-from pipeline.recall.rank.ranked import Scored
-from pipeline.recall.relevance import judge, signals
-from pipeline.recall.relevance.evidence import By, Evidence
-from pipeline.recall.relevance.judge import LIMIT, MIN_MESSAGES, NEAREST
-from pipeline.recall.relevance.logistic import LIMITS, fitted
+from pipeline.recall import relevance
+from pipeline.recall.find.candidates import Statistics
+from pipeline.recall.rank.rank import Scored
+from pipeline.recall.relevance import LIMIT, MIN_MESSAGES, NEAREST, WEIGHT_LIMITS, By, Evidence, fitted
 from pipeline.text.excerpt import Wanted
 from tests.recall.found import hit
 
@@ -56,25 +54,27 @@ def test_the_better_the_best_messages_match_the_likelier_the_chat_knows(by: By) 
         (found("boiler caldav", cosine=0.5), found("boiler", cosine=0.2)),
     ]
     for better, worse in pairs:
-        assert judge.evidence(better, CHAT, by).probability > judge.evidence(worse, CHAT, by).probability
+        assert (
+            relevance.evidence(better, CHAT, by).probability > relevance.evidence(worse, CHAT, by).probability
+        )
 
 
 @pytest.mark.parametrize("by", WAYS)
 def test_a_chat_without_anything_like_it_does_not_know_and_says_what_decided(by: By) -> None:
-    evidence = judge.evidence(found("", "", cosine=0.05), CHAT, by)
+    evidence = relevance.evidence(found("", "", cosine=0.05), CHAT, by)
     assert evidence.level == "none"
     assert set(evidence.parts) == fitted("question", by).weights.keys()
 
 
 def test_a_vector_of_zeros_decides_nothing() -> None:
     zeros, known = found("boiler", cosine=math.nan), found("boiler", cosine=CHAT.mean_cosine)
-    assert judge.evidence(zeros, CHAT, "both") == judge.evidence(known, CHAT, "both")
+    assert relevance.evidence(zeros, CHAT, "both") == relevance.evidence(known, CHAT, "both")
 
 
 def test_it_is_never_denied_where_nobody_can_tell() -> None:
     nothing = found("", cosine=0.05)
-    few = judge.evidence(nothing, replace(CHAT, messages=MIN_MESSAGES - 1), "both")
-    waits = judge.evidence(nothing, CHAT, "both", "messages wait for their vectors")
+    few = relevance.evidence(nothing, replace(CHAT, messages=MIN_MESSAGES - 1), "both")
+    waits = relevance.evidence(nothing, CHAT, "both", "messages wait for their vectors")
     assert (few.level, waits.level) == ("weak", "weak")
     assert f"has {MIN_MESSAGES - 1} messages" in few.unsure
     assert waits.unsure == "messages wait for their vectors"
@@ -82,7 +82,7 @@ def test_it_is_never_denied_where_nobody_can_tell() -> None:
 
 @given(SCORES)
 def test_without_evidence_at_most_the_nearest_are_shown(scores: list[float]) -> None:
-    worths = judge.worths(ranked(scores), Evidence(level="none", probability=0.1, share=0.2))
+    worths = relevance.worths(ranked(scores), Evidence(level="none", probability=0.1, share=0.2))
     distinct = len(set(scores)) == len(scores)
     assert not distinct or sum(value >= LIMIT for value in worths) <= NEAREST
 
@@ -91,7 +91,7 @@ def test_without_evidence_at_most_the_nearest_are_shown(scores: list[float]) -> 
 def test_the_likelier_an_answer_the_more_is_shown(scores: list[float], one: float, other: float) -> None:
     less, more = sorted((one, other))
     shown = [
-        judge.worths(ranked(scores), Evidence(level="weak", probability=0.5, share=share))
+        relevance.worths(ranked(scores), Evidence(level="weak", probability=0.5, share=share))
         for share in (less, more)
     ]
     assert all(low <= high for low, high in zip(*shown, strict=True))
@@ -99,24 +99,28 @@ def test_the_likelier_an_answer_the_more_is_shown(scores: list[float], one: floa
 
 def test_an_unlikely_answer_takes_from_every_line_and_an_unsure_one_from_none() -> None:
     weak = Evidence(level="weak", probability=0.3, share=0.5)
-    assert judge.worths(ranked([2.0, 2.0, 2.0]), weak) == [0.5, 0.5, 0.5]
-    unsure = judge.evidence(found("", cosine=0.05), CHAT, "both", "messages wait for their vectors")
-    assert unsure.share == 1.0 > judge.evidence(found("", cosine=0.05), CHAT, "both").share
+    assert relevance.worths(ranked([2.0, 2.0, 2.0]), weak) == [0.5, 0.5, 0.5]
+    unsure = relevance.evidence(found("", cosine=0.05), CHAT, "both", "messages wait for their vectors")
+    assert unsure.share == 1.0 > relevance.evidence(found("", cosine=0.05), CHAT, "both").share
 
 
 def test_words_of_another_language_set_no_scale() -> None:
     # Given messages that share a name with the question, and one that is about it
     named = [hit(number, "Lena", 2.0, parts={"words": 1.8, "meaning": 0.2}) for number in range(3)]
     about = hit(3, "die Heizung ist kaputt", 1.0, parts={"meaning": 1.0})
-    assert judge.worths([*named, about], None, "meaning")[-1] == 1.0 > judge.worths([*named, about], None)[-1]
+    assert (
+        relevance.worths([*named, about], None, "meaning")[-1]
+        == 1.0
+        > relevance.worths([*named, about], None)[-1]
+    )
 
 
 def test_what_has_the_very_words_does_not_hide_the_rest() -> None:
     exact = hit(1, "v2.4 is revoked", 4.0, parts={"words": 1.0, "exact": 3.0})
     rest = [hit(number, "the fix", 1.0, parts={"words": 1.0}) for number in (2, 3)]
-    assert min(judge.worths([exact, *rest], None)) == 1.0
+    assert min(relevance.worths([exact, *rest], None)) == 1.0
     aside = hit(4, "what is fixed?", 9.0, aside=True)
-    assert judge.worths([aside, *rest], None) == [0.0, 1.0, 1.0]
+    assert relevance.worths([aside, *rest], None) == [0.0, 1.0, 1.0]
 
 
 @given(TEXTS, st.data())
@@ -129,8 +133,8 @@ def test_each_memory_is_judged_the_same_in_whatever_order_they_were_found(
     order = data.draw(st.permutations(range(len(texts))))
     wanted = Wanted.of("what does the boiler show?", "english")
     for by in WAYS:
-        first = judge.texts(texts, cosines, wanted, by)
-        again = judge.texts([texts[i] for i in order], [cosines[i] for i in order], wanted, by)
+        first = relevance.texts(texts, cosines, wanted, by)
+        again = relevance.texts([texts[i] for i in order], [cosines[i] for i in order], wanted, by)
         assert np.all((first >= 0) & (first <= 1))
         assert np.allclose(first[list(order)], again)
 
@@ -139,22 +143,24 @@ def test_each_memory_is_judged_the_same_in_whatever_order_they_were_found(
 def test_a_memory_that_answers_is_likelier_than_one_that_does_not(by: By) -> None:
     wanted = Wanted.of("what does the boiler show?", "english")
     texts = ["The boiler shows E41", "The marina has a boat", "Tea is at five"]
-    right, *others = judge.texts(texts, [0.6, 0.05, 0.0], wanted, by)
+    right, *others = relevance.texts(texts, [0.6, 0.05, 0.0], wanted, by)
     assert right >= LIMIT > max(others)
-    assert judge.level_of_text(float(right), by) != "none" == judge.level_of_text(float(max(others)), by)
+    assert (
+        relevance.level_of_text(float(right), by) != "none" == relevance.level_of_text(float(max(others)), by)
+    )
 
 
 def test_a_word_that_few_texts_hold_counts_more_than_one_of_all() -> None:
     wanted = Wanted.of("does the boiler leak?", "english")
     texts = ["a leak", "the boiler", "my boiler", "our boiler"]
-    coverage = signals.of_texts(texts, [None] * 4, wanted, [False] * 4)["coverage"]
+    coverage = relevance.of_texts(texts, [None] * 4, wanted, [False] * 4)["coverage"]
     assert coverage[0] > coverage[1] == coverage[3]
 
 
 def test_every_weight_is_of_a_signal_that_exists() -> None:
-    question = signals.of_question(found("boiler"), CHAT)
-    text = signals.of_texts(["boiler"], [0.5], Wanted.of("boiler", "english"), [False])
+    question = relevance.of_question(found("boiler"), CHAT)
+    text = relevance.of_texts(["boiler"], [0.5], Wanted.of("boiler", "english"), [False])
     for by in WAYS:
         assert fitted("question", by).weights.keys() <= question.keys()
         assert fitted("text", by).weights.keys() <= text.keys()
-    assert LIMITS[0] == "constant"
+    assert WEIGHT_LIMITS[0] == "constant"

@@ -9,7 +9,7 @@ from pipeline.memories import entities
 from pipeline.operations import lookup, status, topics
 from pipeline.operations.status import Status
 from pipeline.recall import query_log
-from pipeline.recall.ask.request import find_chat
+from pipeline.recall.request import find_chat
 from pipeline.store.chats import chats
 from pipeline.store.messages import messages
 from pipeline.store.sessions import sessions

@@ -11,10 +11,9 @@ from typing import Any
 from sqlalchemy import Connection
 
 from pipeline.people import visibility
-from pipeline.recall.ask.ask import Ask
-from pipeline.recall.ask.names import names_and_handles
-from pipeline.recall.ask.request import RetrievalRequest
-from pipeline.recall.ask.weights import OTHER_QUERY_WEIGHT
+from pipeline.recall.profiles import OTHER_QUERY_WEIGHT
+from pipeline.recall.question.names import names_and_handles
+from pipeline.recall.request import Ask, RetrievalRequest
 from pipeline.store.chats.membership import Seen
 from pipeline.store.memories import entity_graph, memory_candidates
 from pipeline.store.memories.memory_candidates import FoundMemory, MemoryHits, MemoryScope

@@ -12,8 +12,8 @@ import pytest
 from pipeline.ingest import accept
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
-from pipeline.recall.ask.profiles import PROFILES, Parameters, parameters_of
-from pipeline.recall.choose.wording import wording_of
+from pipeline.recall.choose.lines import wording_of
+from pipeline.recall.profiles import PROFILES, Parameters, parameters_of
 from pipeline.store.connections.database import Database
 from schemas.context import Context
 from schemas.errors import InvalidInput

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.recall.ask import parse
-from pipeline.recall.ask.parse import Question
+from pipeline.recall.question import parse
+from pipeline.recall.question.parse import Question
 from pipeline.text.accents import without_accents
 
 EARLIEST = datetime(2025, 5, 1, tzinfo=UTC)

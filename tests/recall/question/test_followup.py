@@ -3,9 +3,9 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from pipeline.recall.ask import parse
-from pipeline.recall.ask.followup import context_words
-from pipeline.recall.ask.parse import Question
+from pipeline.recall.question import parse
+from pipeline.recall.question.conversation import context_words
+from pipeline.recall.question.parse import Question
 from schemas.sessions import Message
 from tests.text.builders import message
 

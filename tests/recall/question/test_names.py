@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.recall.ask import names, parse
+from pipeline.recall.question import names, parse
 from tests.recall.ask.test_parse import EARLIEST, NOW
 
 GROUP = [

@@ -12,28 +12,49 @@
 `pipeline.recall.narrowing` defines the fit; `min_similarity` replaces 0.5 and 0.25.
 """
 
+import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Row
 
 from pipeline.clients.by_space import Embedding
 from pipeline.llm.gateway import Gateway
-from pipeline.recall import hyde
-from pipeline.recall.ask.ask import Ask, parse_question
-from pipeline.recall.ask.request import RetrievalRequest, Stopwatch, for_search
-from pipeline.recall.message_ranking import allowed, evidence_of, rank_messages
-from pipeline.recall.pack.hits import message_hits, preview
-from pipeline.recall.prepare import prepare_query
-from pipeline.recall.rank.ranked import Ranking
-from pipeline.recall.rank.similarity import best_cosines
-from pipeline.recall.session_search import search_contextual, search_topic
+from pipeline.memories import statements
+from pipeline.recall import refine, relevance
+from pipeline.recall.find.candidates import retrieve
+from pipeline.recall.find.memories import worth
+from pipeline.recall.narrowing import allowed, search_contextual, search_topic
+from pipeline.recall.pack.explain import as_line, message_hits, preview, rounded
+from pipeline.recall.rank.features import best_cosines
+from pipeline.recall.rank.rank import Ranking, ranking_of
+from pipeline.recall.refine import prepare_query
+from pipeline.recall.relevance import LIMIT, By, evidence_of
+from pipeline.recall.request import (
+    Ask,
+    QueryEmbedder,
+    RetrievalRequest,
+    Stopwatch,
+    find_chat,
+    for_search,
+    parse_question,
+)
 from pipeline.store.connections.database import Database
+from pipeline.store.memories import memory_search
+from pipeline.store.memories.memory_conditions import MemoryConditions
 from pipeline.store.messages import messages
+from pipeline.store.people import identities
 from pipeline.store.search import candidate_rows, text_search, vector_search
-from schemas.search import MessageHit, SearchQuery, SearchResult
+from pipeline.store.sessions import sessions
+from pipeline.store.vectors import vectors
+from pipeline.text.excerpt import Wanted
+from pipeline.text.languages import FALLBACK
+from schemas.errors import NotFound
+from schemas.memory.memories import MemoryHit, MemoryQuery, MemoryResult
+from schemas.search import MessageHit, MoreQuery, MoreResult, SearchQuery, SearchResult
 from schemas.sessions import Message
 from schemas.settings import Settings
-from schemas.vectors import VectorSearch
+from schemas.vectors import EmbeddingSpace, VectorSearch
 
 EXACT_SCANNED = 100_000
 """Messages that `exact` reads before it reports how far back it searched; some 100 ms of work."""
@@ -68,7 +89,7 @@ def search(
     prepared = prepare_query(database, tenant_id, parsed, embedder, Stopwatch())
     if query.hyde:
         without = settings.switched_off("hyde")
-        prepared = hyde.with_answer(database, tenant_id, prepared, embedder, gateway, Stopwatch(), without)
+        prepared = refine.with_answer(database, tenant_id, prepared, embedder, gateway, Stopwatch(), without)
     with database.tenant(tenant_id) as connection:
         if query.mode == "similar" and prepared.terms.embedded is not None:
             return _similar(connection, prepared, query)
@@ -80,7 +101,7 @@ def search(
             if sessions:
                 return answer.model_copy(update={"sessions": sessions, "related": related})
             answer = answer.model_copy(update={"fell_back": True})
-        ranking = rank_messages(connection, prepared)
+        ranking = ranking_of(prepared, retrieve(connection, prepared.request, prepared.terms))
         evidence = evidence_of(prepared, ranking.hits, ranking.retrieved)
         return answer.model_copy(
             update={
@@ -183,3 +204,106 @@ def _hits(
         )
         for number, (message, score, components) in enumerate(scored, start=1)
     ]
+
+
+def more(database: Database, tenant_id: str, query: MoreQuery, *, settings: Settings) -> MoreResult:
+    """Fetch up to `query.limit` messages of a session, nearest to the shown ones, in order of time.
+
+    `next` of the answer is the query of the next page, to be sent as it is. Without `shown` the pages start at the
+    session's beginning. Raises `NotFound` for an unknown chat or session, or if memory is off there,
+    `DatabaseUnavailable`.
+    """
+    with database.tenant(tenant_id) as connection:
+        chat = find_chat(connection, query.chat_id)
+        row = sessions.find(connection, query.session_id)
+        if row is None or row.chat_id != chat.chat_id or not chat.memory:
+            raise NotFound(f"there is no session {query.session_id} in {query.chat_id}")
+        page, unseen = text_search.not_shown(
+            connection,
+            chat.chat_id,
+            row.session_key,
+            row.started_at,
+            row.ended_at,
+            query.shown,
+            query.limit,
+        )
+    shown = [*query.shown, *(message.id for message in page)]
+    remaining = unseen - len(page)
+    return MoreResult(
+        session_id=row.id,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        summary=row.summary_text if settings.session_memory_enabled else None,
+        messages=[as_line(message) for message in page],
+        remaining=remaining,
+        next=query.model_copy(update={"session_id": row.id, "shown": shown}) if remaining else None,
+    )
+
+
+def search_memories(
+    database: Database, tenant_id: str, query: MemoryQuery, *, embedder: Embedding | None
+) -> MemoryResult:
+    """Search for at most `query.limit` memories that are believed, best first.
+
+    With `chat_id` only those that may be shown there. `embedder` is the process's own; without it, or when it does not
+    answer, only keywords are searched and `degraded` says so. Raises `NotFound` for an unknown chat,
+    `DatabaseUnavailable`.
+    """
+    with database.tenant(tenant_id) as connection:
+        statements.seen_in(connection, query.chat_id, query.user_id)
+        active = vectors.searched_space(connection)
+    by_meaning = QueryEmbedder(active, embedder, Stopwatch())
+    space, vector = by_meaning.embedded(query.query) or (None, None)
+    with database.tenant(tenant_id) as connection:
+        seen, here = statements.seen_in(connection, query.chat_id, query.user_id)
+        conditions = MemoryConditions(
+            scope=query.scope,
+            user_ids=None if query.user_id is None else identities.ids_of(connection, query.user_id),
+            agent_id=query.agent_id,
+            types=query.types,
+            source=query.source,
+            min_importance=query.min_importance,
+            metadata=query.metadata,
+        )
+        rows = memory_search.search(
+            connection, conditions, seen, content=query.query, space=space, query=vector, as_of=query.as_of
+        )
+    relevance, by = _relevance(query.query, rows, space)
+    scored = [
+        (row, value * math.prod(factors.values()), {"relevance": value, **factors})
+        for row, value in zip(rows, relevance, strict=True)
+        if value >= LIMIT or query.fill
+        for factors in [worth(row, row.at)]
+    ]
+    scored.sort(key=lambda entry: (-entry[1], entry[0].id))
+    arms = _arms(rows)
+    hits = [
+        MemoryHit(
+            rank=number,
+            score=round(score, 6),
+            components=rounded(parts),
+            arms=arms.get(str(row.id), {}),
+            memory=statements.as_memory(row, seen, here),
+        )
+        for number, (row, score, parts) in enumerate(scored[: query.limit], start=1)
+    ]
+    best = max(relevance, default=0.0)
+    return MemoryResult(hits=hits, evidence=relevance.level_of_text(best, by), degraded=by_meaning.degraded)
+
+
+def _relevance(query: str, rows: Sequence[Row[Any]], space: EmbeddingSpace | None) -> tuple[list[float], By]:
+    """Judge each row beside the others, its words as the search read them, and say by what it was judged."""
+    by: By = "both" if space is not None and space.questions is not None else "words"
+    wanted = Wanted.of(query, FALLBACK)
+    texts, cosines = [row.content for row in rows], [row.cosine for row in rows]
+    return relevance.texts(texts, cosines, wanted, by).tolist(), by
+
+
+def _arms(rows: Sequence[Row[Any]]) -> dict[str, dict[str, int]]:
+    """Return the rank of each row, by id, by its words and by its vector."""
+    places: dict[str, dict[str, int]] = {}
+    for arm, column in (("keywords", "words"), ("vectors", "cosine")):
+        matching = [row for row in rows if row._mapping[column] is not None]
+        for number, row in enumerate(sorted(matching, key=lambda row: -row._mapping[column]), start=1):
+            places.setdefault(str(row.id), {})[arm] = number
+    return places

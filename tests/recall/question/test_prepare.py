@@ -6,9 +6,8 @@ import pytest
 
 from pipeline.clients.by_space import SpaceEmbedders
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.recall.ask.ask import ParsedQuestion, parse_question
-from pipeline.recall.ask.request import Stopwatch, for_context
-from pipeline.recall.prepare import prepare_query
+from pipeline.recall.refine import prepare_query
+from pipeline.recall.request import ParsedQuestion, Stopwatch, for_context, parse_question
 from pipeline.store.connections.database import Database
 from schemas.errors import ProviderUnavailable
 from schemas.payloads import ContextQuery

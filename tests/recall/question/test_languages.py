@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pipeline.recall.ask import parse
-from pipeline.recall.ask.languages import read_in
+from pipeline.recall.question import parse
+from pipeline.recall.question.parse import read_in
 from pipeline.text.languages import LANGUAGES
 from tests.recall.ask.test_parse import EARLIEST, NOW
 from tests.text.test_cues import EXAMPLES

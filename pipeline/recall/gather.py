@@ -1,27 +1,74 @@
 """Find and rank everything that may be shown for a question."""
 
 from collections.abc import Callable, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from operator import mul
 
 from sqlalchemy import Connection
 
 from pipeline.clients.protocols import Reranker
-from pipeline.recall.ask.ask import Ask
-from pipeline.recall.ask.request import Stopwatch
-from pipeline.recall.find.candidate import Candidate
-from pipeline.recall.find.candidates import retrieve
-from pipeline.recall.find.memory_search import find_linked, find_memories, memory_scope
-from pipeline.recall.find.sessions import RetrievedSession, find_weeks, load_overview, load_sessions
-from pipeline.recall.message_ranking import evidence_of, judged_by, ranking_of, terms_by_session
-from pipeline.recall.narrowing import narrow
+from pipeline.recall.find.candidates import Candidate, CandidateSet, retrieve
+from pipeline.recall.find.memories import RetrievedMemory, find_linked, find_memories, memory_scope
+from pipeline.recall.find.sessions import (
+    RetrievedSession,
+    RetrievedWeek,
+    find_weeks,
+    load_overview,
+    load_sessions,
+)
+from pipeline.recall.narrowing import Narrowing, narrow
 from pipeline.recall.rank import rank, rerank
-from pipeline.recall.rank.ranked import Ranked, Scored
+from pipeline.recall.rank.features import Scale
+from pipeline.recall.rank.rank import Scored, ranking_of, terms_by_session
+from pipeline.recall.relevance import By, Evidence, evidence_of, judged_by
+from pipeline.recall.request import Ask, Stopwatch
 from pipeline.store.connections.database import Database
 from pipeline.store.vectors import vectors
 from schemas.errors import ProviderRejected, ProviderUnavailable
+from schemas.sessions import Message
 from schemas.vectors import Calibration, Vector
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranked:
+    """Everything found for a context, ranked."""
+
+    # None: nothing was searched
+    retrieved: CandidateSet | None = None
+    ranked: Sequence[Scored] = ()
+    sessions: Sequence[RetrievedSession] = ()
+    # None: the messages of all sessions are shown
+    narrowing: Narrowing | None = None
+    # newest first
+    recent: Sequence[Message] = ()
+    memories: Sequence[RetrievedMemory] = ()
+    weeks: Sequence[RetrievedWeek] = ()
+    # all sessions of the time that the question asks to sum up, in order
+    overview: Sequence[RetrievedSession] = ()
+    # number of memories that may not be shown here; counted for an explanation
+    hidden_memories: int = 0
+    # messages that rank lower only because they are too similar to better ones
+    passed_over: frozenset[int] = frozenset()
+    # whether the chat knows; None: not judged
+    evidence: Evidence | None = None
+    # what memories and passages are judged by
+    judged_by: By = "words"
+    # what could not be done
+    degraded: Sequence[str] = ()
+
+    @property
+    def fell_back(self) -> bool:
+        """Whether no session fits well enough, so that messages of all of them are shown."""
+        return self.narrowing is not None and not self.narrowing.chosen
+
+    @property
+    def scale(self) -> Scale:
+        """The range of the cosines of all that was found."""
+        mean = self.retrieved.statistics.mean_cosine if self.retrieved else 0.0
+        cosines = (hit.candidate.best_cosine for hit in self.ranked)
+        return Scale.of([*cosines, *(memory.cosine for memory in self.memories)], mean)
+
 
 # Ranked sessions whose summaries are read.
 SESSIONS_READ = 12

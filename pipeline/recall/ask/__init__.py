@@ -1,1 +1,0 @@
-"""What is asked for: from a question's words and its chat to an `Ask`."""
