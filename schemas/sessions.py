@@ -118,9 +118,8 @@ class RepliedTo(NamedTuple):
     said: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Message:
-    """A stored message."""
+class Message(NamedTuple):
+    """A stored message: its columns, and the message that it answers; a tuple, as hundreds are read for a question."""
 
     # identity within the tenant
     id: int

@@ -19,8 +19,7 @@ from pipeline.recall import query_log, refine
 from pipeline.recall.gather import gather_ranked
 from pipeline.recall.pack.pack import assemble, question_block
 from pipeline.recall.query_log import figures
-from pipeline.recall.refine import prepare_query
-from pipeline.recall.request import Stopwatch, for_context, parse_question
+from pipeline.recall.request import Stopwatch, for_context
 from pipeline.recall.search import more, search
 from pipeline.store.connections.database import Database
 from schemas.context import Context
@@ -53,19 +52,19 @@ def build_context(
     budget, tokenizer = query.budget_tokens or settings.context_budget_tokens, tokenizer_for(query.model)
     question_block(query, budget, tokenizer)
     with database.tenant(tenant_id, keeps_plans=True) as connection:
-        parsed = parse_question(connection, for_context(connection, query, settings))
-    ask = prepare_query(database, tenant_id, parsed, embedder, stopwatch)
+        request = for_context(connection, query, settings)
+    request = refine.embed(database, tenant_id, request, embedder, stopwatch)
     if query.hyde:
         off = settings.switched_off("hyde")
-        ask = refine.with_answer(database, tenant_id, ask, embedder, gateway, stopwatch, off)
-    ranked = gather_ranked(database, tenant_id, ask, stopwatch, reranker)
+        request = refine.with_answer(database, tenant_id, request, embedder, gateway, stopwatch, off)
+    ranked = gather_ranked(database, tenant_id, request, stopwatch, reranker)
     with stopwatch.timed("assemble"):
-        context = assemble(query, ask, ranked, budget, tokenizer)
+        context = assemble(query, request, ranked, budget, tokenizer)
     with stopwatch.timed("note"):
         counts = figures(context, monotonic() - started, stopwatch.timings_ms)
         counts["sessions_retrieved"] = len(ranked.sessions)
         counts["memories_retrieved"] = len(ranked.memories)
-        if records and not query_log.record(database, tenant_id, query, context, ask, settings, counts):
+        if records and not query_log.record(database, tenant_id, query, context, request, settings, counts):
             context.degraded.append(
                 "query_log: this context is not recorded, and an answer to it cannot be reported"
             )

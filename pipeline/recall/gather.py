@@ -22,7 +22,7 @@ from pipeline.recall.rank import rank, rerank
 from pipeline.recall.rank.features import Scale
 from pipeline.recall.rank.rank import Scored, ranking_of, terms_by_session
 from pipeline.recall.relevance import By, Evidence, evidence_of, judged_by
-from pipeline.recall.request import Ask, Stopwatch
+from pipeline.recall.request import Request, Stopwatch
 from pipeline.store.connections.database import Database
 from pipeline.store.vectors import vectors
 from schemas.errors import ProviderRejected, ProviderUnavailable
@@ -77,40 +77,39 @@ SESSIONS_READ = 12
 def gather_ranked(
     database: Database,
     tenant_id: str,
-    query: Ask,
+    request: Request,
     stopwatch: Stopwatch,
     reranker: Reranker | None = None,
 ) -> Ranked:
     """Gather everything that may be shown, ranked; `reranker` is called outside any transaction."""
-    request = query.request
     shows_history = request.include_history and request.parameters.history_tokens
-    recent = request.prelude.recent if shows_history else ()
+    recent = request.snapshot.recent if shows_history else ()
     if not request.memory:
         return Ranked(recent=recent)
     with database.tenant(tenant_id, keeps_plans=request.keeps_plans) as connection:
-        results = replace(_search(connection, query, stopwatch), recent=recent)
+        results = replace(_search(connection, request, stopwatch), recent=recent)
         if reranker is None:
-            return _reordered(connection, query, _judged(query, results, stopwatch), stopwatch)
-    results = _judged(query, _reranked(query, results, reranker, stopwatch), stopwatch)
+            return _reordered(connection, request, _judged(request, results, stopwatch), stopwatch)
+    results = _judged(request, _reranked(request, results, reranker, stopwatch), stopwatch)
     with database.tenant(tenant_id) as connection:
-        return _reordered(connection, query, results, stopwatch)
+        return _reordered(connection, request, results, stopwatch)
 
 
-def _judged(query: Ask, results: Ranked, stopwatch: Stopwatch) -> Ranked:
+def _judged(request: Request, results: Ranked, stopwatch: Stopwatch) -> Ranked:
     with stopwatch.timed("rank"):
-        evidence = evidence_of(query, results.ranked, results.retrieved)
-    return replace(results, evidence=evidence, judged_by=judged_by(query))
+        evidence = evidence_of(request, results.ranked, results.retrieved)
+    return replace(results, evidence=evidence, judged_by=judged_by(request))
 
 
-def _search(connection: Connection, query: Ask, stopwatch: Stopwatch) -> Ranked:
+def _search(connection: Connection, request: Request, stopwatch: Stopwatch) -> Ranked:
     """Rank messages and find memories; if the profile narrows, only messages of sessions that fit, if any does."""
-    request, parameters = query.request, query.request.parameters
+    parameters = request.parameters
     scope, narrowing = memory_scope(request), None
     if parameters.min_session_fit and parameters.sessions:
         with stopwatch.timed("narrow"):
             narrowing = narrow(
                 connection,
-                query,
+                request,
                 sessions=parameters.sessions,
                 min_fit=parameters.min_session_fit,
                 memories=scope,
@@ -119,14 +118,16 @@ def _search(connection: Connection, query: Ask, stopwatch: Stopwatch) -> Ranked:
         ranking = narrowing.ranking
     else:
         with stopwatch.timed("retrieve"):
-            retrieved = retrieve(connection, request, replace(query.terms, memories=scope))
+            retrieved = retrieve(connection, request, scope)
         with stopwatch.timed("rank"):
-            ranking = ranking_of(query, retrieved)
+            ranking = ranking_of(request, retrieved)
     with stopwatch.timed("retrieve"):
-        linked = find_linked(connection, query, scope)
-        memories, hidden = find_memories(connection, query, scope, ranking.retrieved.memories, linked)
-        weeks = find_weeks(connection, query)
-        overview = load_overview(connection, query) if query.question.overview and parameters.sessions else []
+        linked = find_linked(connection, request, scope)
+        memories, hidden = find_memories(connection, request, scope, ranking.retrieved.memories, linked)
+        weeks = find_weeks(connection, request)
+        overview = (
+            load_overview(connection, request) if request.question.overview and parameters.sessions else []
+        )
     return Ranked(
         retrieved=ranking.retrieved,
         ranked=ranking.hits,
@@ -138,23 +139,23 @@ def _search(connection: Connection, query: Ask, stopwatch: Stopwatch) -> Ranked:
     )
 
 
-def _reranked(query: Ask, results: Ranked, reranker: Reranker, stopwatch: Stopwatch) -> Ranked:
+def _reranked(request: Request, results: Ranked, reranker: Reranker, stopwatch: Stopwatch) -> Ranked:
     """Rerank the best messages by a cross-encoder; if it fails, keep their order and say so in `degraded`."""
-    best = [hit.candidate.text for hit in results.ranked[: rerank.MAX_RERANKED]]
+    best = [hit.candidate.message.content for hit in results.ranked[: rerank.MAX_RERANKED]]
     if not best:
         return results
     with stopwatch.timed("reranker"):
         try:
-            scores = reranker.scores(query.question.text, best)
+            scores = reranker.scores(request.question.text, best)
         except (ProviderUnavailable, ProviderRejected) as error:
             return replace(results, degraded=(f"reranker: {error}: ranked without",))
         return replace(results, ranked=rerank.add_reranker_scores(results.ranked, scores))
 
 
-def _reordered(connection: Connection, query: Ask, results: Ranked, stopwatch: Stopwatch) -> Ranked:
+def _reordered(connection: Connection, request: Request, results: Ranked, stopwatch: Stopwatch) -> Ranked:
     """Add the sessions, and order everything as the profile asks."""
-    parameters, as_of = query.request.parameters, query.request.as_of
-    now, ranked = query.request.prelude.now, results.ranked
+    parameters, as_of = request.parameters, request.as_of
+    now, ranked = request.snapshot.now, results.ranked
     with stopwatch.timed("sessions"):
         if results.narrowing is not None:
             sessions = [*results.narrowing.chosen, *results.narrowing.others][:SESSIONS_READ]
@@ -175,7 +176,9 @@ def _reordered(connection: Connection, query: Ask, results: Ranked, stopwatch: S
             ranked = rerank.faded(ranked, now, parameters.daily_decay)
         if parameters.mmr_lambda < 1:
             before = {hit.candidate.id for hit in ranked[: parameters.messages]}
-            ranked = rerank.diverse(ranked, parameters.mmr_lambda, _similarity_of(connection, query, ranked))
+            ranked = rerank.diverse(
+                ranked, parameters.mmr_lambda, _similarity_of(connection, request, ranked)
+            )
             passed_over = frozenset(before - {hit.candidate.id for hit in ranked[: parameters.messages]})
     return replace(results, ranked=ranked, sessions=sessions, passed_over=passed_over)
 
@@ -197,17 +200,17 @@ def _blended(
 
 
 def _similarity_of(
-    connection: Connection, query: Ask, ranked: Sequence[Scored]
+    connection: Connection, request: Request, ranked: Sequence[Scored]
 ) -> Callable[[Candidate, Candidate], float]:
     """Return the similarity of two messages: the cosine of their vectors, or the overlap of their words if one has
     none.
     """
     stored: dict[int, Vector] = {}
     scale = Calibration(slope=1.0, height=0.0)
-    if query.terms.embedded:
-        scale = query.terms.embedded[0].documents or scale
+    if request.embedded:
+        scale = request.embedded[0].documents or scale
         best = [hit.candidate.id for hit in ranked[: rerank.MMR_TOP]]
-        stored = vectors.of_messages(connection, query.terms.embedded[0], best)
+        stored = vectors.of_messages(connection, request.embedded[0], best)
 
     def alike(one: Candidate, other: Candidate) -> float:
         if one.id in stored and other.id in stored:

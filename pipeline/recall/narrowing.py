@@ -19,7 +19,7 @@ from pipeline.recall.pack.explain import as_line, rounded
 from pipeline.recall.profiles import OTHER_QUERY_WEIGHT, PROFILES
 from pipeline.recall.rank.features import share_of_words
 from pipeline.recall.rank.rank import Ranking, Scored, ranking_of, terms_by_session
-from pipeline.recall.request import Ask
+from pipeline.recall.request import Request
 from pipeline.store.memories.memory_candidates import MemoryScope
 from pipeline.store.messages import messages
 from pipeline.store.search import candidate_rows, narrowed_search, text_search
@@ -37,9 +37,8 @@ class Narrowing:
     ranking: Ranking
 
 
-def allowed(connection: Connection, query: Ask, hits: Sequence[Scored]) -> Sequence[Scored]:
+def allowed(connection: Connection, request: Request, hits: Sequence[Scored]) -> Sequence[Scored]:
     """Return the hits that the request's filter lets through."""
-    request = query.request
     if request.filter.is_open:
         return hits
     ids = [hit.candidate.id for hit in hits]
@@ -59,30 +58,29 @@ WORDS_WEIGHT = 0.5
 
 def narrow(
     connection: Connection,
-    query: Ask,
+    request: Request,
     *,
     sessions: int,
     min_fit: float,
     memories: MemoryScope | None = None,
 ) -> Narrowing:
     """Choose, best first, those of the best `sessions` whose fit is at least `min_fit`."""
-    request, terms = query.request, replace(query.terms, memories=memories)
     criteria = SessionsAsked(
         session_id=request.session_id,
         since=request.filter.since,
         until=request.filter.until,
-        times=terms.spans,
+        times=request.question.times,
         most=sessions + RELATED_CONSIDERED,
         looked_into=sessions + LOOKED_BEYOND,
         messages=MAX_MESSAGES,
     )
     searches = [
         narrowed_search.search(connection, request.scope, q.lexemes, q.embedded, criteria, memories)
-        for q in terms.queries
+        for q in request.queries
     ]
-    ranking = ranking_of(query, narrowed_candidates(connection, request, terms, searches))
-    ranking = ranking._replace(hits=list(allowed(connection, query, ranking.hits)))
-    scored = _scored(query, ranking, searches)
+    ranking = ranking_of(request, narrowed_candidates(connection, request, searches))
+    ranking = ranking._replace(hits=list(allowed(connection, request, ranking.hits)))
+    scored = _scored(request, ranking, searches)
     fit = {s.id: s.fit for s in scored}
     loaded = [
         replace(session, fit=fit[session.id])
@@ -109,7 +107,7 @@ class _Scored(NamedTuple):
         return sum(self.parts.values())
 
 
-def _scored(query: Ask, ranking: Ranking, searches: Sequence[Narrowed]) -> list[_Scored]:
+def _scored(request: Request, ranking: Ranking, searches: Sequence[Narrowed]) -> list[_Scored]:
     """Score the sessions of all queries, best first; a session counts by the query that it fits best."""
     held, first = terms_by_session(ranking.hits), ranking.retrieved.statistics
     cosines: dict[int, float] = {}
@@ -120,7 +118,7 @@ def _scored(query: Ask, ranking: Ranking, searches: Sequence[Narrowed]) -> list[
         cosines[session] = max(cosines.get(session, 0.0), hit.candidate.best_cosine or 0.0)
     top = max(best.values(), default=0.0) or 1.0
     scored: dict[int, _Scored] = {}
-    for terms, statistics, search in zip(query.terms.queries, (first, *first.others), searches, strict=True):
+    for terms, statistics, search in zip(request.queries, (first, *first.others), searches, strict=True):
         weight = 1.0 if statistics is first else OTHER_QUERY_WEIGHT
         for row in search.sessions:
             parts = {name: weight * SESSION_PART_WEIGHT * value for name, value in row.parts.items()}
@@ -136,10 +134,10 @@ MIN_TOPIC_FIT = 0.25
 """Minimum fit of a session to be on a topic, unless a query sets another."""
 
 
-def search_topic(connection: Connection, query: Ask, search: SearchQuery) -> list[SessionHit]:
+def search_topic(connection: Connection, request: Request, search: SearchQuery) -> list[SessionHit]:
     """Return the sessions on a topic: the best first, or in order of time if the query names a time window."""
     min_fit = MIN_TOPIC_FIT if search.min_similarity is None else search.min_similarity
-    fitting = narrow(connection, query, sessions=search.limit, min_fit=min_fit).chosen
+    fitting = narrow(connection, request, sessions=search.limit, min_fit=min_fit).chosen
     hits = _as_hits(fitting)
     if search.since is not None or search.until is not None:
         return sorted(hits, key=lambda hit: (hit.started_at, hit.session_id))
@@ -147,30 +145,32 @@ def search_topic(connection: Connection, query: Ask, search: SearchQuery) -> lis
 
 
 def search_contextual(
-    connection: Connection, query: Ask, search: SearchQuery
+    connection: Connection, request: Request, search: SearchQuery
 ) -> tuple[list[SessionHit], list[SessionHit]]:
     """Return the best sessions with their best messages and neighbours, none if none fits well, and related ones."""
     profile = PROFILES["contextual"]
     min_fit = profile.min_session_fit if search.min_similarity is None else search.min_similarity
-    narrowing = narrow(connection, query, sessions=profile.sessions, min_fit=min_fit)
-    hits = [hit for hit in narrowing.ranking.hits if hit.candidate.text.strip()]
+    narrowing = narrow(connection, request, sessions=profile.sessions, min_fit=min_fit)
+    hits = [hit for hit in narrowing.ranking.hits if hit.candidate.message.content.strip()]
     lines: dict[int, list[Line]] = {}
     left = search.limit
     for session in narrowing.chosen:
         inside = [hit for hit in hits if hit.candidate.session == session.id]
         best = inside[: min(left, profile.messages_per_session)]
         left -= len(best)
-        lines[session.id] = _with_neighbours(connection, query, best, profile.neighbours)
+        lines[session.id] = _with_neighbours(connection, request, best, profile.neighbours)
     related = [session for _, session in sharing_topics(narrowing.chosen, narrowing.others)]
     return _as_hits(narrowing.chosen, lines), _as_hits(related[: profile.related])
 
 
-def _with_neighbours(connection: Connection, query: Ask, best: Sequence[Scored], reach: int) -> list[Line]:
+def _with_neighbours(
+    connection: Connection, request: Request, best: Sequence[Scored], reach: int
+) -> list[Line]:
     """Return these messages with `reach` neighbours on either side, in order of time."""
     if not best:
         return []
     score = {hit.candidate.id: hit.score for hit in best}
-    near = candidate_rows.around(connection, query.request.scope, list(score), reach)
+    near = candidate_rows.around(connection, request.scope, list(score), reach)
     shown = [message for message in messages.by_id(connection, near) if message.content.strip()]
     return [as_line(message, score.get(message.id)) for message in sorted(shown, key=lambda m: m.stamp)]
 

@@ -20,7 +20,7 @@ from pipeline.jobs.failures import reason_of
 from pipeline.memories import statements
 from pipeline.people import suppression
 from pipeline.people.suppression import Named, is_kept_out
-from pipeline.recall.request import Ask
+from pipeline.recall.request import Request
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
 from pipeline.store.erasure import suppression as suppression_rows
@@ -117,7 +117,7 @@ def record(
     tenant_id: str,
     query: ContextQuery,
     context: Context,
-    prepared: Ask,
+    request: Request,
     settings: Settings,
     counts: Mapping[str, float],
 ) -> bool:
@@ -126,14 +126,14 @@ def record(
     Only its figures are recorded if memory is off or the asker is not to be remembered.
     `counts` are what it adds to them, `context_seconds` among them.
     """
-    chat_id, asker = prepared.request.chat.chat_id, query.user_id or None
+    chat_id, asker = request.chat.chat_id, query.user_id or None
     shown = shown_in(context)
     used = sorted(_ids(shown, "memory") | _ids(shown, "document"))
-    row = _row(query, context, prepared, counts["context_seconds"])
+    row = _row(query, context, request, counts["context_seconds"])
 
     def served(key: bytes | None) -> Served:
         return {
-            "remembered": prepared.request.memory,
+            "remembered": request.memory,
             "key": key,
             "place": suppression.hashes(key, ("tenant",), ("chat", chat_id)),
             "asker": suppression.hashes(key, ("user", asker), ("unremembered", asker)) if asker else [],
@@ -147,7 +147,7 @@ def record(
                 log_rows.record(connection, tenant_id, row, served(None), logs=False)
             return True
         # lock before reading who was forgotten, so that this sees what is committed while it waits
-        row_served = served(prepared.request.prelude.suppression_key)
+        row_served = served(request.snapshot.suppression_key)
         recorded = database.one_trip(log_rows.record_at_once(tenant_id, row, row_served))
         if recorded != (True,):
             with database.undecided() as connection:
@@ -160,17 +160,17 @@ def record(
     return True
 
 
-def _row(query: ContextQuery, context: Context, prepared: Ask, seconds: float) -> dict[str, Any]:
+def _row(query: ContextQuery, context: Context, request: Request, seconds: float) -> dict[str, Any]:
     """Return the row of a context for the log."""
     tokens, chars = by_source(context)
     return {
         "context_id": context.context_id,
-        "chat_id": prepared.request.chat.chat_id,
+        "chat_id": request.chat.chat_id,
         "user_id": query.user_id or None,
         "agent_id": query.agent_id or None,
         "session_key": query.session_key,
         "profile": query.profile,
-        "asked_at": prepared.request.prelude.now,
+        "asked_at": request.snapshot.now,
         "query": query.query,
         "shown": shown_in(context),
         "tokens": tokens,

@@ -4,7 +4,7 @@ What was said often resembles an answer more than the question (Gao, Ma, Lin and
 Retrieval without Relevance Labels, 2023). The answer is searched for as another query, and never shown.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta, tzinfo
 
@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from pipeline.clients.by_space import Embedding, embedder_of
 from pipeline.clients.factory import make_chat_model
+from pipeline.clients.model_languages import reads
 from pipeline.clients.protocols import Prompt
 from pipeline.llm.gateway import Call, Gateway
 from pipeline.recall.find.candidates import retrieve
@@ -19,16 +20,11 @@ from pipeline.recall.profiles import Weights
 from pipeline.recall.question import events
 from pipeline.recall.question.events import EventDate, Mention, Timed
 from pipeline.recall.question.parse import Question
-from pipeline.recall.rank import rank
 from pipeline.recall.rank.rank import Scored, ranking_of
 from pipeline.recall.relevance import evidence_of
 from pipeline.recall.request import (
-    Ask,
-    ParsedQuestion,
-    QueryEmbedder,
     QueryTerms,
-    RetrievalRequest,
-    SearchTerms,
+    Request,
     Stopwatch,
 )
 from pipeline.store.connections.database import Database
@@ -38,52 +34,66 @@ from pipeline.text.calendars import calendar
 from schemas import languages
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable, Retryable
 from schemas.settings import Settings
+from schemas.vectors import EmbeddingSpace, Vector
 
 
-def prepare_query(
-    database: Database,
-    tenant_id: str,
-    parsed: ParsedQuestion,
+def embed_queries(
+    space: EmbeddingSpace | None,
     embedding: Embedding | None,
+    texts: Collection[str],
     stopwatch: Stopwatch,
-) -> Ask:
-    """Embed a parsed question, after dating the event it refers to; the model is called outside transactions.
+    *,
+    language: str | None = None,
+) -> tuple[dict[str, tuple[EmbeddingSpace, Vector]], list[str]]:
+    """Return the space and the vector of each text; of none, and why, if one cannot be embedded.
+
+    With a `language` nothing is embedded if the space's model cannot read that.
+    """
+    try:
+        if space is None:
+            reason = "this Postgres has no pgvector, or no space is active"
+        elif (embedder := embedder_of(embedding, space)) is None:
+            reason = f"nothing here embeds into the active space {space.name}"
+        elif language is not None and not reads(space.model, language):
+            # its hits would be random, and would rank above keyword hits
+            reason = f"{space.model} does not know {language}"
+        else:
+            with stopwatch.timed("embed"):
+                return {text: (space, embedder.embed_query(text)) for text in dict.fromkeys(texts)}, []
+    except (ProviderUnavailable, ProviderFailed, ProviderRejected) as error:
+        reason = str(error)
+    return {}, [f"vectors: {reason}: only keywords are searched"]
+
+
+def embed(
+    database: Database, tenant_id: str, request: Request, embedding: Embedding | None, stopwatch: Stopwatch
+) -> Request:
+    """Embed a request, and date the event that its question counts from; the model is called outside transactions.
 
     The model is that of the space that was active when the question was parsed, and all of it is compared there: a
     switch of spaces meanwhile changes nothing, as the one before is kept. If the event is found, the vector is that of
     the rest of the question only: what is similar to the event in meaning need not be what was said at its time.
     """
-    ask, event = parsed.ask, parsed.event
-    request, question, terms = ask.request, ask.question, ask.terms
     if not request.memory:
-        return ask
-    embedder = QueryEmbedder(request.prelude.space, embedding, stopwatch, language=request.chat.language)
-    meaning, undated = question.content, None
+        return request
+    event, first = request.event, request.queries[0]
+    contents = [query.content for query in request.queries]
     if event is not None:
-        described = [(q, replace(t, embedded=embedder.embedded(q.content))) for q, t in event.described]
-        with (
-            stopwatch.timed("event"),
-            database.tenant(tenant_id, keeps_plans=request.keeps_plans) as connection,
-        ):
-            dated = date_event(connection, request, event.mention, described, ask.zone)
-        if dated is None:
-            undated = event.mention
-        else:
-            question, meaning = replace(question, event=dated), event.rest or meaning
-            terms = replace(terms, spans=[*terms.spans, (dated.start, dated.end)])
-    vectors = [embedder.embedded(text) for text in (meaning, *parsed.others)]
-    first, *rest = [None for _ in vectors] if embedder.degraded else vectors
-    return replace(
-        ask,
-        question=question,
-        terms=replace(
-            terms,
-            embedded=first,
-            others=[replace(query, embedded=other) for query, other in zip(terms.others, rest, strict=True)],
-        ),
-        undated_event=undated,
-        degraded=embedder.degraded,
+        contents += [event.rest or first.content, *(terms.content for _, terms in event.described)]
+    vectors, degraded = embed_queries(
+        request.snapshot.space, embedding, contents, stopwatch, language=request.chat.language
     )
+    queries = [replace(query, embedded=vectors.get(query.content)) for query in request.queries]
+    request = replace(request, queries=queries, degraded=degraded)
+    if event is None:
+        return request
+    described = [(q, replace(terms, embedded=vectors.get(terms.content))) for q, terms in event.described]
+    with stopwatch.timed("event"), database.tenant(tenant_id, keeps_plans=request.keeps_plans) as connection:
+        dated = date_event(connection, request, event.mention, described)
+    if dated is None:
+        return replace(request, undated_event=event.mention)
+    first = replace(first, embedded=vectors.get(event.rest or first.content))
+    return replace(request, question=replace(request.question, event=dated), queries=[first, *queries[1:]])
 
 
 # The best message and its surroundings must hold at least this share of the event's words, as `rank` weighs them.
@@ -101,10 +111,9 @@ MAX_SPAN = timedelta(days=8)
 
 def date_event(
     connection: Connection,
-    request: RetrievalRequest,
+    request: Request,
     mention: Mention,
-    described: Sequence[tuple[Question, SearchTerms]],
-    zone: tzinfo,
+    described: Sequence[tuple[Question, QueryTerms]],
 ) -> Timed | None:
     """Date the event that a question counts from; None if the messages about it are not clear.
 
@@ -112,9 +121,9 @@ def date_event(
     """
     dated = []
     for question, terms in described:
-        retrieved = retrieve(connection, request, terms)
-        hits = rank.rank(question, retrieved.candidates, retrieved.statistics, request.weights)
-        event_date = date_hits(hits, request.weights, zone, request.chat.language)
+        about_it = replace(request, question=question, queries=[terms])
+        hits = ranking_of(about_it, retrieve(connection, about_it)).hits
+        event_date = date_hits(hits, request.weights, request.zone, request.chat.language)
         if event_date is None:
             return None
         dated.append(event_date)
@@ -146,11 +155,11 @@ def date_hits(
 
 
 def _dated(hit: Scored, zone: tzinfo, language: str) -> EventDate:
-    said_at = hit.candidate.sent_at.astimezone(zone)
-    span = _days(hit.candidate.text, said_at, language)
+    said_at = hit.candidate.message.sent_at.astimezone(zone)
+    span = _days(hit.candidate.message.content, said_at, language)
     start, end = span or (said_at, said_at)
     return EventDate(
-        start=start, end=end, dated=span is not None, said_at=said_at, speaker=hit.candidate.speaker
+        start=start, end=end, dated=span is not None, said_at=said_at, speaker=hit.candidate.message.speaker
     )
 
 
@@ -190,46 +199,46 @@ message and nothing else."""
 def with_answer(
     database: Database,
     tenant_id: str,
-    query: Ask,
+    request: Request,
     embedding: Embedding | None,
     gateway: Gateway | None,
     stopwatch: Stopwatch,
     off: str | None = None,
-) -> Ask:
+) -> Request:
     """Add a hypothetical answer to a query that finds little; `degraded` says why if none could be made.
 
     Takes at most `TIMEOUT_SECONDS` longer than two searches. The model is called outside any transaction, and not at
     all if a setting is `off`.
     """
-    if not query.request.memory:
-        return query
+    if not request.memory:
+        return request
     if gateway is None:
-        return _degraded(query, "BACKSCROLL_HYDE_MODEL names no language model")
+        return _degraded(request, "BACKSCROLL_HYDE_MODEL names no language model")
     if off is not None:
-        return _degraded(query, f"{off} is off")
+        return _degraded(request, f"{off} is off")
     with database.tenant(tenant_id) as connection, stopwatch.timed("hyde_search"):
-        ranking = ranking_of(query, retrieve(connection, query.request, query.terms))
-    evidence = evidence_of(query, ranking.hits, ranking.retrieved)
+        ranking = ranking_of(request, retrieve(connection, request))
+    evidence = evidence_of(request, ranking.hits, ranking.retrieved)
     # what cannot be judged, as the chat has words of another language, is hardly found by them
-    if query.question.overview or (evidence is not None and evidence.level == "strong"):
-        return query
-    chat = query.request.chat
+    if request.question.overview or (evidence is not None and evidence.level == "strong"):
+        return request
+    chat = request.chat
     call = Call(tenant_id=tenant_id, chat_id=chat.chat_id, purpose="hyde")
-    instructions = prompt(query.request.text, chat.language)
+    instructions = prompt(request.question.text, chat.language)
     try:
         with stopwatch.timed("hyde"):
             completion = gateway.complete(call, instructions, timeout_seconds=TIMEOUT_SECONDS)
     # whatever the reason, a spent budget included, the search goes on without an answer
     except (Retryable, ProviderFailed, ProviderRejected) as error:
-        return _degraded(query, str(error))
+        return _degraded(request, str(error))
     answer = truncate.shortened(truncate.one_line(fencing.visible(completion.text)), MAX_CHARS)
     if not answer:
-        return _degraded(query, "the language model's answer is empty")
+        return _degraded(request, "the language model's answer is empty")
     with database.tenant(tenant_id) as connection:
         lexemes = keyword_search.lexemes(connection, chat.language, answer)
-    degraded, embedded = list(query.degraded), None
-    if query.terms.embedded is not None:
-        space = query.terms.embedded[0]
+    degraded, embedded = list(request.degraded), None
+    if request.embedded is not None:
+        space = request.embedded[0]
         try:
             with stopwatch.timed("embed"):
                 # embedded as a document, because it resembles messages
@@ -237,8 +246,8 @@ def with_answer(
                     embedded = space, embedder.embed_documents([answer])[0]
         except (ProviderUnavailable, ProviderFailed, ProviderRejected) as error:
             degraded.append(f"hyde: {error}: of the hypothetical answer only keywords are searched")
-    queries = [*query.terms.others, QueryTerms(lexemes=lexemes, embedded=embedded)]
-    return replace(query, terms=replace(query.terms, others=queries), degraded=degraded)
+    hypothetical = QueryTerms(content=answer, lexemes=lexemes, embedded=embedded)
+    return replace(request, queries=[*request.queries, hypothetical], degraded=degraded)
 
 
 def make_gateway(settings: Settings, database: Database) -> Gateway | None:
@@ -257,7 +266,7 @@ def prompt(question: str, language: str) -> Prompt:
     return Prompt(system=_SYSTEM.format(language=spoken), turns=(fenced,), max_tokens=MAX_TOKENS)
 
 
-def _degraded(query: Ask, reason: str) -> Ask:
+def _degraded(request: Request, reason: str) -> Request:
     return replace(
-        query, degraded=[*query.degraded, f"hyde: {reason}: searched without a hypothetical answer"]
+        request, degraded=[*request.degraded, f"hyde: {reason}: searched without a hypothetical answer"]
     )

@@ -28,16 +28,12 @@ from pipeline.recall.narrowing import allowed, search_contextual, search_topic
 from pipeline.recall.pack.explain import as_line, message_hits, preview, rounded
 from pipeline.recall.rank.features import best_cosines
 from pipeline.recall.rank.rank import Ranking, ranking_of
-from pipeline.recall.refine import prepare_query
 from pipeline.recall.relevance import LIMIT, By, evidence_of
 from pipeline.recall.request import (
-    Ask,
-    QueryEmbedder,
-    RetrievalRequest,
+    Request,
     Stopwatch,
     find_chat,
     for_search,
-    parse_question,
 )
 from pipeline.store.connections.database import Database
 from pipeline.store.memories import memory_search
@@ -85,27 +81,26 @@ def search(
             return SearchResult(mode=query.mode, degraded=[off])
         if query.mode == "exact":
             return _exact(connection, request, query)
-        parsed = parse_question(connection, request)
-    prepared = prepare_query(database, tenant_id, parsed, embedder, Stopwatch())
+    request = refine.embed(database, tenant_id, request, embedder, Stopwatch())
     if query.hyde:
         without = settings.switched_off("hyde")
-        prepared = refine.with_answer(database, tenant_id, prepared, embedder, gateway, Stopwatch(), without)
+        request = refine.with_answer(database, tenant_id, request, embedder, gateway, Stopwatch(), without)
     with database.tenant(tenant_id) as connection:
-        if query.mode == "similar" and prepared.terms.embedded is not None:
-            return _similar(connection, prepared, query)
-        answer = SearchResult(mode=query.mode, degraded=list(prepared.degraded))
+        if query.mode == "similar" and request.embedded is not None:
+            return _similar(connection, request, query)
+        answer = SearchResult(mode=query.mode, degraded=list(request.degraded))
         if query.mode == "topic":
-            return answer.model_copy(update={"sessions": search_topic(connection, prepared, query)})
+            return answer.model_copy(update={"sessions": search_topic(connection, request, query)})
         if query.mode == "contextual":
-            sessions, related = search_contextual(connection, prepared, query)
+            sessions, related = search_contextual(connection, request, query)
             if sessions:
                 return answer.model_copy(update={"sessions": sessions, "related": related})
             answer = answer.model_copy(update={"fell_back": True})
-        ranking = ranking_of(prepared, retrieve(connection, prepared.request, prepared.terms))
-        evidence = evidence_of(prepared, ranking.hits, ranking.retrieved)
+        ranking = ranking_of(request, retrieve(connection, request))
+        evidence = evidence_of(request, ranking.hits, ranking.retrieved)
         return answer.model_copy(
             update={
-                "hits": _hybrid(connection, prepared, query, ranking),
+                "hits": _hybrid(connection, request, query, ranking),
                 "vector_search": ranking.retrieved.vector_search,
                 "evidence": evidence.level if evidence else None,
                 "evidence_probability": evidence.probability if evidence else None,
@@ -113,24 +108,25 @@ def search(
         )
 
 
-def _hybrid(connection: Connection, prepared: Ask, query: SearchQuery, ranking: Ranking) -> list[MessageHit]:
+def _hybrid(
+    connection: Connection, request: Request, query: SearchQuery, ranking: Ranking
+) -> list[MessageHit]:
     """Search by words and meaning, ranked as a context ranks: every neighbour counts, also one that is filtered out."""
-    hits = allowed(connection, prepared, ranking.hits)
-    if query.min_similarity is not None and prepared.terms.embedded:
+    hits = allowed(connection, request, ranking.hits)
+    if query.min_similarity is not None and request.embedded:
         hits = [hit for hit in hits if (hit.candidate.best_cosine or 0.0) >= query.min_similarity]
-    best = [hit for hit in hits if hit.candidate.text.strip()][: query.limit]
+    best = [hit for hit in hits if hit.candidate.message.content.strip()][: query.limit]
     return [
-        MessageHit(**dict(hit), role=scored.candidate.role, text=scored.candidate.text)
+        MessageHit(**dict(hit), role=scored.candidate.message.role, text=scored.candidate.message.content)
         for hit, scored in zip(message_hits(best, ranking.retrieved.arms), best, strict=True)
     ]
 
 
-def _similar(connection: Connection, prepared: Ask, query: SearchQuery) -> SearchResult:
+def _similar(connection: Connection, request: Request, query: SearchQuery) -> SearchResult:
     """Search by meaning only: the whole chat as a context does, or exactly among the messages of a filter."""
-    request = prepared.request
     searched: VectorSearch = "exact"
     by_query: list[Mapping[int, float]] = []
-    for space, vector in filter(None, (terms.embedded for terms in prepared.terms.queries)):
+    for space, vector in filter(None, (terms.embedded for terms in request.queries)):
         if request.filter.is_open:
             near = vector_search.nearest(
                 connection,
@@ -159,11 +155,11 @@ def _similar(connection: Connection, prepared: Ask, query: SearchQuery) -> Searc
             [(by_id[message], cosine, {"meaning": round(cosine, 6)}) for message, cosine in cosines.items()],
         ),
         vector_search=searched,
-        degraded=list(prepared.degraded),
+        degraded=list(request.degraded),
     )
 
 
-def _exact(connection: Connection, request: RetrievalRequest, query: SearchQuery) -> SearchResult:
+def _exact(connection: Connection, request: Request, query: SearchQuery) -> SearchResult:
     """Search for literal text, in the newest `EXACT_SCANNED` messages and the rest of the session they begin in."""
     chat_id = request.chat.chat_id
     since = text_search.scan_from(connection, chat_id, EXACT_SCANNED, query.until)
@@ -180,7 +176,7 @@ def _exact(connection: Connection, request: RetrievalRequest, query: SearchQuery
 
 def _hits(
     connection: Connection,
-    request: RetrievalRequest,
+    request: Request,
     scored: Sequence[tuple[Message, float, dict[str, float]]],
     piece: str = "",
 ) -> list[MessageHit]:
@@ -252,8 +248,8 @@ def search_memories(
     with database.tenant(tenant_id) as connection:
         statements.seen_in(connection, query.chat_id, query.user_id)
         active = vectors.searched_space(connection)
-    by_meaning = QueryEmbedder(active, embedder, Stopwatch())
-    space, vector = by_meaning.embedded(query.query) or (None, None)
+    vectors_of, degraded = refine.embed_queries(active, embedder, [query.query], Stopwatch())
+    space, vector = vectors_of.get(query.query, (None, None))
     with database.tenant(tenant_id) as connection:
         seen, here = statements.seen_in(connection, query.chat_id, query.user_id)
         conditions = MemoryConditions(
@@ -288,7 +284,7 @@ def search_memories(
         for number, (row, score, parts) in enumerate(scored[: query.limit], start=1)
     ]
     best = max(relevance, default=0.0)
-    return MemoryResult(hits=hits, evidence=relevance.level_of_text(best, by), degraded=by_meaning.degraded)
+    return MemoryResult(hits=hits, evidence=relevance.level_of_text(best, by), degraded=degraded)
 
 
 def _relevance(query: str, rows: Sequence[Row[Any]], space: EmbeddingSpace | None) -> tuple[list[float], By]:

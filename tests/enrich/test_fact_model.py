@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -40,7 +39,7 @@ SOURCE = Source(tenant_id=TENANT, chat_id=CHAT.chat_id)
 
 def talk(*said: tuple[str, str, str]) -> list[Message]:
     return [
-        replace(message(n, speaker, content), sender_id=f"test:{speaker}", role=role)
+        message(n, speaker, content)._replace(sender_id=f"test:{speaker}", role=role)
         for n, (speaker, role, content) in enumerate(said or SAID)
     ]
 

@@ -65,7 +65,7 @@ KNOWN = [
 def talk(*more: tuple[str, str], role: str = "user") -> list[Message]:
     said = [(*each, "user") for each in SAID] + [(*each, role) for each in more]
     return [
-        replace(message(n, speaker, content), id=100 + n, sender_id=f"test:{speaker}", role=its_role)
+        message(n, speaker, content)._replace(id=100 + n, sender_id=f"test:{speaker}", role=its_role)
         for n, (speaker, content, its_role) in enumerate(said)
     ]
 

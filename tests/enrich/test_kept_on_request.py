@@ -87,7 +87,7 @@ def test_nothing_else_is_kept(said: str) -> None:
 def test_neither_a_bot_nor_who_forwards_a_message_asks_for_anything() -> None:
     said = "remember that I live in Porto"
     assert kept(said, role="assistant") == []
-    passed_on = replace(message(said), metadata={"forwarded_from": "Lena"})
+    passed_on = message(said)._replace(metadata={"forwarded_from": "Lena"})
     assert RequestExtractor().extract([passed_on], people=DIRECT) == []
 
 

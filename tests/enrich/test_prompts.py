@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,7 @@ GOOD = {
 
 def message(number: int, speaker: str, content: str) -> Message:
     at = datetime(2026, 3, 2, 23, 30, tzinfo=UTC) + timedelta(minutes=number)
-    return replace(builders.message(content, speaker, id=number), sent_at=at)
+    return builders.message(content, speaker, id=number)._replace(sent_at=at)
 
 
 def talk(*more: tuple[str, str]) -> list[Message]:

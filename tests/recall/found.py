@@ -6,7 +6,6 @@ from dataclasses import fields as dataclass_fields
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from pipeline.recall.choose.lines import Line
 from pipeline.recall.find.candidates import Candidate, CandidateSet, Statistics
@@ -16,11 +15,12 @@ from pipeline.recall.gather import Ranked
 from pipeline.recall.pack.pack import assemble
 from pipeline.recall.profiles import PROFILES
 from pipeline.recall.question import parse
+from pipeline.recall.question.conversation import Questions
 from pipeline.recall.rank.rank import Scored
-from pipeline.recall.request import Ask, RetrievalRequest, SearchTerms
+from pipeline.recall.request import QueryTerms, Request
 from pipeline.store.chats.chats import Chat
 from pipeline.store.memories.memory_candidates import FoundMemory
-from pipeline.store.search.prelude import Prelude
+from pipeline.store.search.chat_snapshot import ChatSnapshot
 from pipeline.text.cues import message_cues
 from schemas.context import BlockKind, Context
 from schemas.payloads import ContextQuery
@@ -33,19 +33,18 @@ NOW = datetime(2026, 4, 1, tzinfo=UTC)
 
 def candidate(number: int, text: str = "hm", **fields: Any) -> Candidate:
     """A message of session 1, as many minutes after `START` as its number."""
+    speaker = fields.pop("speaker", f"speaker {number}")
+    said = {"external_id": str(number), "sent_at": START + timedelta(minutes=number)}
+    said |= {name: fields.pop(name) for name in Message._fields if name in fields}
     given: dict[str, Any] = {
         "session": 1,
         "place": number,
-        "external_id": str(number),
-        "speaker": f"speaker {number}",
-        "role": "user",
-        "sent_at": START + timedelta(minutes=number),
         "terms": {},
         "length": 5,
         "cosine": None,
         "cues": message_cues.read(text, "english"),
     }
-    return Candidate(id=number, text=text, **given | fields)
+    return Candidate(message=message(text, speaker, id=number)._replace(**said), **given | fields)
 
 
 def hit(number: int, text: str, score: float, **fields: Any) -> Scored:
@@ -59,7 +58,7 @@ def recent(number: int, text: str, **fields: Any) -> Message:
     """A message of recent talk, the higher its number the newer."""
     at = NOW - timedelta(days=1) + timedelta(minutes=number - 1000)
     said = message(text, "Ben", id=number)
-    return replace(said, **{"external_id": str(number), "sent_at": at} | fields)
+    return said._replace(**{"external_id": str(number), "sent_at": at} | fields)
 
 
 def memory(number: int, content: str, score: float, **fields: Any) -> RetrievedMemory:
@@ -126,8 +125,12 @@ def assembled(
         lexeme_count=0,
         memory=True,
     )
-    request = RetrievalRequest(
-        prelude=Prelude(
+    read = parse.read(question, [], START, NOW, language)
+    request = Request(
+        question=read,
+        queries=[QueryTerms(content=read.content, lexemes=[])],
+        questions=Questions.of(question, language),
+        snapshot=ChatSnapshot(
             chat=chat,
             people={},
             sessions=0,
@@ -144,10 +147,8 @@ def assembled(
             suppression_key=None,
             _lexemes={},
         ),
-        text=question,
         parameters=replace(PROFILES[query.profile], **parameters),
     )
-    read = parse.read(question, [], START, NOW, language)
     ordered = sorted(ranked, key=lambda each: -each.score)
     frequency = Counter(term for each in ranked for term in each.candidate.terms)
     statistics = Statistics(messages=max(len(ranked), 1), mean_length=5, document_frequency=frequency)
@@ -167,14 +168,7 @@ def assembled(
         recent=latest,
         judged_by="both" if any(each.cosine is not None for each in memories) else "words",
     )
-    prepared = Ask(
-        request=request,
-        question=read,
-        terms=SearchTerms(lexemes=[]),
-        brief=[],
-        zone=ZoneInfo(time_zone),
-    )
-    return assemble(query, prepared, found, budget)
+    return assemble(query, request, found, budget)
 
 
 def lines(found: Context, kind: str) -> list[str]:

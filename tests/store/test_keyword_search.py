@@ -14,10 +14,10 @@ from sqlalchemy.exc import ProgrammingError
 
 from pipeline.ingest import accept
 from pipeline.store.connections.database import Database
-from pipeline.store.search import arms, keyword_search, prelude
+from pipeline.store.search import arms, chat_snapshot, keyword_search
+from pipeline.store.search.chat_snapshot import Latest
 from pipeline.store.search.filters import Scope
 from pipeline.store.search.keyword_search import KeywordHits
-from pipeline.store.search.prelude import Latest
 from pipeline.store.search.session_search import SessionLimits
 from schemas.messages import ChatIn
 from tests.conftest import TENANT, message
@@ -246,7 +246,9 @@ def test_words_looked_up_one_by_one_are_those_of_the_text(database: Database, la
         @example("Ѐ À ёж Zoë")
         @example("Zoë \u0301\u0300 и \u0306 l\u0327eau")
         def same(text: str) -> None:
-            found = prelude.read(connection, chat.chat_id, None, [text], Latest(questions=0, messages=0))
+            found = chat_snapshot.read(
+                connection, chat.chat_id, None, [text], Latest(questions=0, messages=0)
+            )
             assert found is not None
             together = found.lexemes(text)
             assert together is None or together == sorted(

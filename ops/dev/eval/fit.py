@@ -18,13 +18,13 @@ from ops.dev.eval.asking import asked_as_message
 from ops.dev.eval.samples import UNANSWERABLE, SampleChat
 from ops.dev.observe import Say
 from ops.dev.shipped import Shipped
+from pipeline.recall import refine
 from pipeline.recall.find.candidates import Candidate
 from pipeline.recall.gather import gather_ranked
 from pipeline.recall.profiles import Weights
 from pipeline.recall.rank.features import Features, features
 from pipeline.recall.rank.rank import scored
-from pipeline.recall.refine import prepare_query
-from pipeline.recall.request import Stopwatch, for_context, parse_question
+from pipeline.recall.request import Stopwatch, for_context
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 
@@ -93,9 +93,9 @@ def _differences(gathered: Gathered, weights: Array, draw: np.random.Generator) 
     ordered, columns = gathered.features.ordered, gathered.features.columns
     rows = np.column_stack([columns.get(name, np.zeros(len(ordered))) for name in NAMES])
     place = {candidate.id: number for number, candidate in enumerate(ordered)}
-    best_first = [candidate for candidate in gathered.ranked(weights) if not candidate.aside]
-    relevant = [place[c.id] for c in best_first if c.external_id in gathered.evidence]
-    order = [place[c.id] for c in best_first if c.external_id not in gathered.evidence]
+    best_first = [candidate for candidate in gathered.ranked(weights) if not candidate.noise]
+    relevant = [place[c.id] for c in best_first if c.message.external_id in gathered.evidence]
+    order = [place[c.id] for c in best_first if c.message.external_id not in gathered.evidence]
     hardest, rest = order[: OTHERS // 2], order[OTHERS // 2 :]
     chosen = [*hardest, *draw.permutation(np.array(rest, dtype=np.int64))[: OTHERS - len(hardest)].tolist()]
     differences = rows[relevant][:, None, :] - rows[chosen][None, :, :]
@@ -128,7 +128,7 @@ def fit(pairs: Pairs, start: Array, l2: float, sharpness: float) -> Array:
 
 def recalls(questions: Sequence[Gathered], weights: Array) -> dict[str, float]:
     """Return the mean recall over questions, by k."""
-    found = [[c.external_id in asked.evidence for c in asked.ranked(weights)] for asked in questions]
+    found = [[c.message.external_id in asked.evidence for c in asked.ranked(weights)] for asked in questions]
     sizes = [len(asked.evidence) for asked in questions]
     return {
         str(k): round(fmean(sum(hits[:k]) / size for hits, size in zip(found, sizes, strict=True)), 4)
@@ -190,10 +190,9 @@ def gather(backscroll: Shipped, sample: SampleChat, say: Say) -> Iterator[Gather
         query = ContextQuery(chat_id=sample.chat.chat_id, query=case.question, user_id=message.sender_id)
         with backscroll.put(sample.chat, message):
             with database.tenant(tenant) as connection:
-                parsed = parse_question(connection, for_context(connection, query, settings))
-            embedder, stopwatch = backscroll.resources.embedder, Stopwatch()
-            prepared = prepare_query(database, tenant, parsed, embedder, stopwatch)
-            retrieved = gather_ranked(database, tenant, prepared, stopwatch).retrieved
+                request = for_context(connection, query, settings)
+            request = refine.embed(database, tenant, request, backscroll.resources.embedder, Stopwatch())
+            retrieved = gather_ranked(database, tenant, request, Stopwatch()).retrieved
         if retrieved is not None:
-            found = features(prepared.question, retrieved.candidates, retrieved.statistics)
+            found = features(request.question, retrieved.candidates, retrieved.statistics)
             yield Gathered(found, case.evidence)

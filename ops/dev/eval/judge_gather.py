@@ -16,12 +16,11 @@ from ops.dev.eval.relevance_sample import RelevanceSample
 from ops.dev.eval.samples import UNANSWERABLE, SampleChat, SampleQuestion
 from ops.dev.observe import Say
 from ops.dev.shipped import Shipped
-from pipeline.recall import relevance
+from pipeline.recall import refine, relevance
 from pipeline.recall.gather import Ranked, gather_ranked
 from pipeline.recall.rank.rank import Scored, ranking_of
-from pipeline.recall.refine import prepare_query
 from pipeline.recall.relevance import By
-from pipeline.recall.request import Ask, Stopwatch, for_context, parse_question
+from pipeline.recall.request import Request, Stopwatch, for_context
 from pipeline.text.excerpt import Wanted
 from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery
@@ -118,17 +117,23 @@ def _asked(
         say(f"{chat.name}: question {number} of {len(chat.cases)}")
         if not case.evidence:
             continue
-        ask, found = _found(backscroll, chat, case.question, case)
-        if found.retrieved is None or not ask.terms.lexemes:
+        request, found = _found(backscroll, chat, case.question, case)
+        if found.retrieved is None or not request.lexemes:
             continue
-        rest = [c for c in found.retrieved.candidates if c.external_id not in case.evidence]
-        without = ranking_of(ask, replace(found.retrieved, candidates=rest)).hits
-        yield _as_asked(source, chat, "answerable", found.ranked, found), _pools(chat, "other", ask, found)
+        rest = [c for c in found.retrieved.candidates if c.message.external_id not in case.evidence]
+        without = ranking_of(request, replace(found.retrieved, candidates=rest)).hits
+        yield (
+            _as_asked(source, chat, "answerable", found.ranked, found),
+            _pools(chat, "other", request, found),
+        )
         yield _as_asked(source, chat, "removed", without, found), []
     for question in absent:
-        ask, found = _found(backscroll, chat, question)
-        if found.retrieved is not None and ask.terms.lexemes:
-            yield _as_asked(source, chat, "absent", found.ranked, found), _pools(chat, "other", ask, found)
+        request, found = _found(backscroll, chat, question)
+        if found.retrieved is not None and request.lexemes:
+            yield (
+                _as_asked(source, chat, "absent", found.ranked, found),
+                _pools(chat, "other", request, found),
+            )
 
 
 def _as_asked(
@@ -144,14 +149,14 @@ def _as_asked(
         source=source,
         chat=chat.name,
         kind=kind,
-        ranked=[hit for hit in ranked if not hit.candidate.aside],
+        ranked=[hit for hit in ranked if not hit.candidate.noise],
         statistics=found.retrieved.statistics,
     )
 
 
 def _found(
     backscroll: Shipped, chat: SampleChat, question: str, case: SampleQuestion | None = None
-) -> tuple[Ask, Ranked]:
+) -> tuple[Request, Ranked]:
     """Find and rank as a context does, without recent talk."""
     database, tenant = backscroll.database, backscroll.tenant
     query = ContextQuery(
@@ -162,9 +167,9 @@ def _found(
         as_of=case.asked_at if case else None,
     )
     with database.tenant(tenant) as connection:
-        parsed = parse_question(connection, for_context(connection, query, backscroll.settings))
-    ask = prepare_query(database, tenant, parsed, backscroll.resources.embedder, Stopwatch())
-    return ask, gather_ranked(database, tenant, ask, Stopwatch())
+        request = for_context(connection, query, backscroll.settings)
+    request = refine.embed(database, tenant, request, backscroll.resources.embedder, Stopwatch())
+    return request, gather_ranked(database, tenant, request, Stopwatch())
 
 
 def _told(backscroll: Shipped, chat: SampleChat, sample: RelevanceSample, say: Say) -> Iterator[Pool]:
@@ -172,12 +177,12 @@ def _told(backscroll: Shipped, chat: SampleChat, sample: RelevanceSample, say: S
     for each in (each for each in sample.told if each.chat == chat.name):
         say(f"{chat.name}: {each.type}")
         for how in HOWS:
-            ask, found = _found(backscroll, chat, getattr(each, how))
-            yield from _pools(chat, how, ask, found, None if how == "shared" else each)
+            request, found = _found(backscroll, chat, getattr(each, how))
+            yield from _pools(chat, how, request, found, None if how == "shared" else each)
 
 
 def _pools(
-    chat: SampleChat, how: How, ask: Ask, found: Ranked, right: relevance_sample.Told | None = None
+    chat: SampleChat, how: How, request: Request, found: Ranked, right: relevance_sample.Told | None = None
 ) -> list[Pool]:
     """Return the memories and the passages that were found for a question, and which of them answers it."""
     pools = [[m for m in found.memories if (m.type == "document") is kind] for kind in (True, False)]
@@ -185,7 +190,7 @@ def _pools(
         Pool(
             chat=chat.name,
             how=how,
-            wanted=Wanted.of(ask.question.content, ask.request.chat.language),
+            wanted=Wanted.of(request.question.content, request.chat.language),
             texts=[memory.content for memory in pool],
             cosines=[memory.cosine for memory in pool],
             named=[memory.is_named for memory in pool],

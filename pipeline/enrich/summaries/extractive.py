@@ -5,7 +5,6 @@ summary says so. The same messages in the same chat always give the same summary
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from datetime import UTC, tzinfo
 
 from pipeline.enrich.facts import extraction
@@ -74,7 +73,7 @@ def summarize(
 def _readable(messages: Sequence[Message], chars: int, language: str) -> list[Message]:
     """Return the messages of people and agents without asides; all messages, if that leaves none."""
     bots = addressing.names_of({message.speaker for message in messages if message.role == "assistant"})
-    written = [replace(message, content=spoken(message.content[:chars])) for message in messages]
+    written = [message._replace(content=spoken(message.content[:chars])) for message in messages]
     readable = [
         message
         for message in written

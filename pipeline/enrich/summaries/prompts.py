@@ -168,7 +168,7 @@ def condensed(summary: Summary, tokens: int) -> Summary:
 
 def clipped(message: Message, tokens: int) -> Message:
     """Return a message on one line of at most this many tokens."""
-    return replace(message, content=within_tokens(one_line(message.content), tokens))
+    return message._replace(content=within_tokens(one_line(message.content), tokens))
 
 
 def divided(messages: Sequence[Message], tokens: int) -> list[list[Message]]:

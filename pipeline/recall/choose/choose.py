@@ -10,7 +10,7 @@ from pipeline.recall.choose.lines import Frame, Line, Style, Wording, head_of
 from pipeline.recall.choose.talk import PostedQuestion, Talk, choose_messages
 from pipeline.recall.gather import Ranked
 from pipeline.recall.question.conversation import FOLLOWUP_WINDOW
-from pipeline.recall.request import Ask
+from pipeline.recall.request import Request
 from pipeline.text.excerpt import Wanted
 from pipeline.text.tokens import Count
 from schemas.context import BlockKind, Dropped
@@ -110,7 +110,7 @@ class Chosen:
 
 def choose(
     query: ContextQuery,
-    prepared: Ask,
+    request: Request,
     results: Ranked,
     recent_talk: Sequence[Message],
     posted: PostedQuestion,
@@ -118,13 +118,12 @@ def choose(
     count: Count,
 ) -> Chosen:
     """Choose lines from all results; `recent_talk` are the latest messages, newest first."""
-    request, brief = prepared.request, prepared.brief
     parameters, language = request.parameters, request.chat.language
-    now = request.as_of or request.prelude.now
+    now = request.now
     searched = results.retrieved is not None
     # excerpts of long texts are about the question in all its wordings, completed by recent talk
-    wanted = Wanted.of(" ".join((query.query, *query.queries, *brief)), language)
-    style = Style(zone=prepared.zone, wording=wording, wanted=wanted, count=count)
+    wanted = Wanted.of(" ".join((query.query, *query.queries, *request.context_words)), language)
+    style = Style(zone=request.zone, wording=wording, wanted=wanted, count=count)
 
     # with `fill` nothing is worth too little
     limit = 0.0 if query.fill else relevance.LIMIT
@@ -139,7 +138,7 @@ def choose(
     reach, base = len(recent_talk), 1.0
     if parameters.history_yields and searched:
         best = {hit.candidate.id for hit in ranked[:TOP_HITS]}
-        since = now - (FOLLOWUP_WINDOW if brief else ONGOING_WINDOW)
+        since = now - (FOLLOWUP_WINDOW if request.context_words else ONGOING_WINDOW)
         reach, base = recent_reach(recent_talk, best, since), RECENT_WORTH
     latest = recent_talk if query.fill else recent_talk[:reach]
     worths = recent_worths(latest, values, base, reach)
@@ -150,7 +149,7 @@ def choose(
         offered += choose_messages(
             ranked, values, talk, shown, parameters, limit, results.scale, posted.is_found
         )
-    texts = {hit.candidate.id: hit.candidate.text for hit in results.ranked} | {
+    texts = {hit.candidate.id: hit.candidate.message.content for hit in results.ranked} | {
         message.id: message.content for message in recent_talk
     }
     messages = {int(line.id): texts[int(line.id)] for line in offered if isinstance(line, Line)}
@@ -163,10 +162,10 @@ def choose(
         offered += summaries.choose(results.sessions, fitting, opened, parameters, style)
         offered += summaries.related(results.sessions, opened, parameters, style)
 
-    wordings = [Wanted.of(text, language) for text in (prepared.question.content, *query.queries)]
-    writer = known.Writer(asker=request.prelude.asker, now=now, style=style)
-    judged = known.probabilities(results.memories, prepared.question, wordings, results.judged_by)
-    memories = known.valued(results.memories, prepared.question, judged, is_open=not wordings[0].terms)
+    wordings = [Wanted.of(text, language) for text in (request.question.content, *query.queries)]
+    writer = known.Writer(asker=request.snapshot.asker, now=now, style=style)
+    judged = known.probabilities(results.memories, request.question, wordings, results.judged_by)
+    memories = known.valued(results.memories, request.question, judged, is_open=not wordings[0].terms)
     told = list(known.choose(memories, parameters, limit, messages, writer))
     offered += told
     return Chosen(

@@ -17,7 +17,6 @@ from pipeline.recall.profiles import Parameters
 from pipeline.recall.question.conversation import Questions
 from pipeline.recall.rank.features import Scale
 from pipeline.recall.rank.rank import Scored
-from pipeline.store.search.prelude import Prelude
 from pipeline.text import duplicates, truncate
 from pipeline.text.cues import addressing
 from pipeline.text.duplicates import Bag
@@ -54,7 +53,7 @@ class Talk:
         candidates = [hit.candidate for hit in results.ranked]
         times: dict[int, list[datetime]] = {session.id: [session.started_at] for session in results.sessions}
         for candidate in candidates:
-            times.setdefault(candidate.session, []).append(candidate.sent_at)
+            times.setdefault(candidate.session, []).append(candidate.message.sent_at)
         return cls(
             by_place={(c.session, c.place): c for c in candidates if c.session},
             times={session: sorted(of_session) for session, of_session in times.items()},
@@ -70,14 +69,19 @@ class Talk:
         self, candidate: Candidate, worth: float, reason: str, *, score: float | None, is_below: bool = False
     ) -> Line:
         """Write a message as a line, quoting the message that it answers unless that is the line above (`is_below`)."""
-        before, answered = self.by_place.get((candidate.session, candidate.place - 1)), candidate.answered
+        before, answered = (
+            self.by_place.get((candidate.session, candidate.place - 1)),
+            candidate.message.answered,
+        )
         if is_below and before and answered and before.id == answered.id:
             answered = None
 
         def write(tokens: int) -> str:
-            speaker = said_by(candidate.speaker, answered, self.style.wording, candidate.forwarded_from)
+            speaker = said_by(
+                candidate.message.speaker, answered, self.style.wording, candidate.message.forwarded_from
+            )
             head = f"{speaker}: "
-            return head + self.style.excerpt(head, candidate.text, tokens)
+            return head + self.style.excerpt(head, candidate.message.content, tokens)
 
         is_match = score is not None
         return Line(
@@ -85,8 +89,8 @@ class Talk:
             kind="message",
             id=str(candidate.id),
             answers=str(answered.id) if answered else None,
-            at=candidate.sent_at,
-            speaker=candidate.speaker,
+            at=candidate.message.sent_at,
+            speaker=candidate.message.speaker,
             score=score,
             reason=reason,
             worth=worth,
@@ -101,8 +105,8 @@ class Talk:
 
     def _place(self, candidate: Candidate) -> tuple[object, ...]:
         """Return the position among all messages: sessions by their start, each kept together."""
-        began = self.times[candidate.session][0] if candidate.session else candidate.sent_at
-        return (began, candidate.session, candidate.sent_at, candidate.place)
+        began = self.times[candidate.session][0] if candidate.session else candidate.message.sent_at
+        return (began, candidate.session, candidate.message.sent_at, candidate.place)
 
     def _heading(self, candidate: Candidate) -> str:
         """Write the day on which a message was said, with the time at which its session began or went on that day.
@@ -110,7 +114,7 @@ class Talk:
         And what it was about, if that is known.
         """
         session, wording = candidate.session, self.style.wording
-        local = candidate.sent_at.astimezone(self.style.zone)
+        local = candidate.message.sent_at.astimezone(self.style.zone)
         if not session:
             return wording.at(local)
         key = (session, local.date())
@@ -150,7 +154,7 @@ def choose_messages(
 
     for rank, hit in enumerate(ranked, start=1):
         candidate, value = hit.candidate, worth[hit.candidate.id]
-        if not candidate.text.strip():
+        if not candidate.message.content.strip():
             continue
         if is_question(candidate):
             elsewhere.add(candidate.id)
@@ -166,7 +170,8 @@ def choose_messages(
         elif len(chosen) >= parameters.messages:
             yield dropped(hit, "cap", f"at most {parameters.messages} messages")
         elif duplicates.is_repeated(
-            bag := Bag(candidate.text, frozenset(candidate.text.casefold().split())), chosen_bags
+            bag := Bag(candidate.message.content, frozenset(candidate.message.content.casefold().split())),
+            chosen_bags,
         ):
             elsewhere.add(candidate.id)
             yield dropped(hit, "duplicate", "says the same as a better hit")
@@ -184,7 +189,7 @@ def choose_messages(
                 break
             for place in (candidate.place - step, candidate.place + step):
                 near = talk.by_place.get((candidate.session, place))
-                if near and near.text.strip() and near.id not in used:
+                if near and near.message.content.strip() and near.id not in used:
                     used.add(near.id)
                     reason = f"beside match {rank}"
                     is_below = near.place > candidate.place
@@ -214,16 +219,11 @@ class PostedQuestion:
     questions: Questions
     results: Ranked
 
-    @classmethod
-    def of(cls, query: str, prelude: Prelude, results: Ranked) -> "PostedQuestion":
-        """Return the question of a context that is made of these results."""
-        language, people = prelude.chat.language, prelude.names
-        questions = Questions.of(query, language, people=people, asker=prelude.asker, newest=prelude.newest)
-        return cls(questions, results)
-
     def is_found(self, candidate: Candidate) -> bool:
         """Tell whether a hit is the question, or the same one asked before."""
-        return self.questions.may_be(candidate.id, candidate.speaker) and self._has_its_words(candidate.text)
+        return self.questions.may_be(candidate.id, candidate.message.speaker) and self._has_its_words(
+            candidate.message.content
+        )
 
     def is_recent(self, message: Message) -> bool:
         """Tell whether one of the latest messages is the question, or the same one asked before.
@@ -240,7 +240,11 @@ class PostedQuestion:
 
     @cached_property
     def _names(self) -> frozenset[str]:
-        bots = {hit.candidate.speaker for hit in self.results.ranked if hit.candidate.role == "assistant"}
+        bots = {
+            hit.candidate.message.speaker
+            for hit in self.results.ranked
+            if hit.candidate.message.role == "assistant"
+        }
         names = addressing.names_of(bots | {m.speaker for m in self.results.recent if m.role == "assistant"})
         return names | self.questions.names
 

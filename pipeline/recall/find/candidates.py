@@ -3,22 +3,20 @@
 Chats of any size take the same path.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from itertools import chain, groupby
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import Connection
 
 from pipeline.clients.model_languages import knows
 from pipeline.recall.find import arms
-from pipeline.recall.find.arms import BEHIND_ASIDES, limits_of
 from pipeline.recall.profiles import OTHER_QUERY_WEIGHT
 from pipeline.recall.question.conversation import Questions
-from pipeline.recall.request import RetrievalRequest, SearchTerms
-from pipeline.store.memories.memory_candidates import MemoryHits
+from pipeline.recall.request import Request
+from pipeline.store.memories.memory_candidates import MemoryHits, MemoryScope
 from pipeline.store.search import candidate_rows
 from pipeline.store.search.candidate_rows import CandidateRow
 from pipeline.store.search.keyword_search import KeywordHits, KeywordSearch
@@ -26,8 +24,13 @@ from pipeline.store.search.narrowed_search import Narrowed
 from pipeline.text.cues.addressing import ASKS, called_bots, is_put_to_a_bot, names_of, repeats
 from pipeline.text.cues.message_cues import MessageCues, stored_or_read
 from schemas.languages import parts_of
-from schemas.sessions import RepliedTo, number_of
+from schemas.sessions import Message
 from schemas.vectors import VectorSearch
+
+# Neighbours on either side of a hit.
+REACH = 2
+# Weight of meaning if the embedding model does not know the language; chosen on the sample chats of part `fit`.
+UNKNOWN_LANGUAGE_TRUST = 0.4
 
 
 class QueryMatch(NamedTuple):
@@ -38,18 +41,13 @@ class QueryMatch(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A message that may answer, or a neighbour of one; a tuple, which is created faster than a dataclass."""
+    """A message that may answer, or a neighbour of one, and how it matches; a tuple, as hundreds are made."""
 
-    id: int
+    message: Message
     # its session; 0 until it is placed in one
     session: int
     # its position in its session: the next message is 1 later, omitted messages leave a gap
     place: int
-    external_id: str
-    speaker: str
-    role: str
-    text: str
-    sent_at: datetime
     # the question's lexemes in it, and how often
     terms: Mapping[str, int]
     # distinct lexemes
@@ -60,17 +58,18 @@ class Candidate(NamedTuple):
     cues: MessageCues
     # the asker's mean affinity to those who spoke in its session, from 0 to 1
     affinity: float = 0.0
-    # the message of its chat that it answers, if that is stored
-    answered: RepliedTo | None = None
-    # author of a forwarded text; empty if unknown; None if the speaker's own
-    forwarded_from: str | None = None
-    # whether it is a question put to a bot, or an answer that says nothing, see `pipeline.recall.find.candidates`
-    aside: bool = False
+    # whether it shares the question's words without answering it: a question put to a bot, or an empty answer
+    noise: bool = False
     # of each other query
     others: Sequence[QueryMatch] = ()
     # set by ranking: for `keywords` and `vectors`, the number from 1 of the other query that matches better than the
     # question
     found_by: Mapping[str, int] = {}
+
+    @property
+    def id(self) -> int:
+        """The message's id."""
+        return self.message.id
 
     @property
     def best_cosine(self) -> float | None:
@@ -97,12 +96,6 @@ class Statistics:
     others: Sequence["Statistics"] = ()
 
 
-# Neighbours on either side of a hit.
-REACH = 2
-# Weight of meaning if the embedding model does not know the language; chosen on the sample chats of part `fit`.
-UNKNOWN_LANGUAGE_TRUST = 0.4
-
-
 @dataclass(frozen=True, kw_only=True)
 class CandidateSet:
     """Candidates with the statistics that scoring them needs."""
@@ -120,25 +113,24 @@ class CandidateSet:
     keyword_search: KeywordSearch
 
 
-def retrieve(connection: Connection, request: RetrievalRequest, terms: SearchTerms) -> CandidateSet:
-    """Read the candidates of a scope; hits are those that the request's filter lets through."""
-    first = arms.search_question(connection, request, terms)
-    side_arms = {**arms.search_exact(connection, request, terms, first), **first.asked}
+def retrieve(connection: Connection, request: Request, memories: MemoryScope | None = None) -> CandidateSet:
+    """Read the candidates of a scope, and the memories of another; hits are those that the filter lets through."""
+    first = arms.search_question(connection, request, memories)
+    side_arms = {**arms.search_exact(connection, request, first), **first.asked}
     of_sessions = {"sessions": first.inside, "affinity": first.by_affinity}
     side_arms |= {arm: messages for arm, messages in of_sessions.items() if messages}
-    for limit, searched in ((limits_of(request).best, first), (BEHIND_ASIDES, None)):
-        searches, by_arm = arms.search_queries(connection, request, terms, limit, searched)
-        ids = list(dict.fromkeys(chain(*side_arms.values(), *by_arm.values())))
-        candidates = read(connection, request, ids, terms)
-        hits = set(chain(*by_arm.values()))
-        if 2 * sum(candidate.aside for candidate in candidates if candidate.id in hits) <= len(hits):
-            break
-
-    means = [(search.by_word, search.by_vector.mean_cosine) for search in searches]
+    searches, by_arm = arms.search_queries(connection, request, memories, first)
+    candidates = read(connection, request, chain(*side_arms.values(), *by_arm.values()))
+    found = [candidate for candidate in candidates if candidate.id in set(chain(*by_arm.values()))]
+    if 2 * sum(candidate.noise for candidate in found) > len(found):
+        searches, by_arm = arms.search_queries(connection, request, memories)
+        candidates = read(connection, request, chain(*side_arms.values(), *by_arm.values()))
     return CandidateSet(
         candidates=candidates,
         memories=[search.memories for search in searches],
-        statistics=_statistics(request, terms, means),
+        statistics=_statistics(
+            request, [(search.by_word, search.by_vector.mean_cosine) for search in searches]
+        ),
         arms={**by_arm, **side_arms},
         vector_search=searches[0].by_vector.search,
         rows_compared=searches[0].by_vector.compared,
@@ -147,47 +139,42 @@ def retrieve(connection: Connection, request: RetrievalRequest, terms: SearchTer
 
 
 def narrowed_candidates(
-    connection: Connection, request: RetrievalRequest, terms: SearchTerms, searches: Sequence[Narrowed]
+    connection: Connection, request: Request, searches: Sequence[Narrowed]
 ) -> CandidateSet:
     """Read the candidates inside the sessions that each query's search looked into."""
     ids = list(dict.fromkeys(chain(*(search.messages for search in searches))))
     return CandidateSet(
-        candidates=read(connection, request, ids, terms),
+        candidates=read(connection, request, ids),
         memories=[search.memories for search in searches],
-        statistics=_statistics(request, terms, [(search.by_word, search.mean_cosine) for search in searches]),
+        statistics=_statistics(request, [(search.by_word, search.mean_cosine) for search in searches]),
         arms={"sessions": ids},
-        vector_search="exact" if terms.embedded else "off",
+        vector_search="exact" if request.embedded else "off",
         rows_compared=sum(search.compared for search in searches),
         keyword_search=searches[0].by_word.search,
     )
 
 
-def _statistics(
-    request: RetrievalRequest, terms: SearchTerms, by_query: Sequence[tuple[KeywordHits, float]]
-) -> Statistics:
+def _statistics(request: Request, by_query: Sequence[tuple[KeywordHits, float]]) -> Statistics:
     """Return the statistics of each query, given what its words found and the mean cosine."""
     first, *rest = (
         Statistics(
-            messages=request.prelude.size,
+            messages=request.snapshot.size,
             mean_length=request.chat.mean_length,
             document_frequency={word: by_word.document_frequency.get(word, 0) for word in query.lexemes},
             mean_cosine=mean,
         )
-        for query, (by_word, mean) in zip(terms.queries, by_query, strict=True)
+        for query, (by_word, mean) in zip(request.queries, by_query, strict=True)
     )
-    return replace(first, trust=_trust(request.chat.language, terms), others=rest)
+    return replace(first, trust=_trust(request), others=rest)
 
 
-def _trust(language: str, terms: SearchTerms) -> float:
-    """Return the weight of meaning in a chat: the fewer of its languages the model knows, the less.
-
-    It is 0 if the question has no words but a name or a time.
-    """
-    if terms.embedded is None:
+def _trust(request: Request) -> float:
+    """Return the weight of meaning; 0 if the question has no words but a name or a time."""
+    if request.embedded is None:
         return 1.0
-    if not terms.lexemes and (terms.speakers or terms.named or terms.spans):
+    if not request.lexemes and (request.question.speakers or request.named or request.question.times):
         return 0.0
-    return trust(language, terms.embedded[0].model)
+    return trust(request.chat.language, request.embedded[0].model)
 
 
 def trust(language: str, model: str) -> float:
@@ -197,131 +184,104 @@ def trust(language: str, model: str) -> float:
     return 1 - (1 - UNKNOWN_LANGUAGE_TRUST) * unknown / len(parts)
 
 
-def lexemes_of(terms: SearchTerms) -> list[str]:
-    """Return the lexemes of all queries, each once."""
-    return list(dict.fromkeys(chain(*(query.lexemes for query in terms.queries))))
+def read(connection: Connection, request: Request, ids: Iterable[int]) -> list[Candidate]:
+    """Read messages as candidates in order of session, with `REACH` neighbours on either side and what answers them.
 
-
-def read(
-    connection: Connection, request: RetrievalRequest, ids: Sequence[int], terms: SearchTerms
-) -> list[Candidate]:
-    """Read these messages as candidates, with `REACH` neighbours on either side and what answers them."""
-    queries = [query.embedded for query in terms.queries]
-    words = lexemes_of(terms)
-    rows = candidate_rows.with_neighbours(connection, request.scope, ids, REACH, words, queries)
-    return _candidates(rows, terms, request)
-
-
-def _candidates(
-    rows: Sequence[CandidateRow], terms: SearchTerms, request: RetrievalRequest
-) -> list[Candidate]:
-    """Return rows of `candidate_rows` as candidates, each with its place, without what was said after `as_of`."""
-    language, until = request.chat.language, request.as_of
-    lexemes = [frozenset(query.lexemes) for query in terms.queries]
-    alone = len(lexemes) == 1
-    # by position and not by name, which takes three times as long: some hundreds are made for each query
-    ordered = sorted((row[12], row[5], row[6], number_of(row[1]), row[0], row) for row in rows)
-    by_external_id = {row[1]: row for row in rows}
+    What was said after `as_of` is left out.
+    """
+    lexemes = [frozenset(query.lexemes) for query in request.queries]
+    rows = candidate_rows.with_neighbours(
+        connection,
+        request.scope,
+        list(dict.fromkeys(ids)),
+        REACH,
+        list(frozenset[str]().union(*lexemes)),
+        [query.embedded for query in request.queries],
+    )
     candidates = []
-    # the session of the previous message, and the id of the message right after it
-    before, following = -1, None
+    before: CandidateRow | None = None
     place = 0
-    for *_, row in ordered:
-        # columns are unpacked at once: looking up each would take longer than all else
-        message, external_id, speaker, role, content, sent_at, _, size, counts = row[:9]
-        reply_to, answered, cosines, session, after, asks, flags, affinity, forwarded_from = row[9:]
-        if session != before:
+    for row in sorted(rows, key=lambda row: (row.session, row.message.stamp)):
+        if before is None or before.session != row.session:
             place = 0
         else:
-            place += 1 if following == message else 2
-        before, following = session, after
-        if until is not None and sent_at >= until:
+            place += 1 if before.next == row.message.id else 2
+        before, message, counts = row, row.message, row.terms or {}
+        if request.as_of is not None and message.sent_at >= request.as_of:
             continue
         # with one query all lexemes are its own
-        term_counts = (
-            [counts or {}]
-            if alone
-            else [{word: n for word, n in (counts or {}).items() if word in words} for words in lexemes]
+        first, *others = (
+            [counts]
+            if len(lexemes) == 1
+            else [{word: n for word, n in counts.items() if word in words} for words in lexemes]
         )
         candidates.append(
             Candidate(
-                id=message,
-                session=session,
+                message=message,
+                session=row.session,
                 place=place,
-                external_id=external_id,
-                speaker=speaker,
-                role=role,
-                text=content,
-                sent_at=sent_at,
-                terms=term_counts[0],
-                length=size,
-                cosine=cosines[0],
-                cues=stored_or_read(asks, flags, content, language, of_a_bot=role == "assistant"),
-                affinity=affinity,
-                forwarded_from=forwarded_from,
-                answered=_answered(by_external_id.get(reply_to), answered) if reply_to else None,
-                others=()
-                if alone
-                else [QueryMatch(*pair) for pair in zip(term_counts[1:], cosines[1:], strict=True)],
+                terms=first,
+                length=row.length,
+                cosine=row.cosines[0],
+                cues=stored_or_read(
+                    row.asks,
+                    row.flags,
+                    message.content,
+                    request.chat.language,
+                    of_a_bot=message.role == "assistant",
+                ),
+                affinity=row.affinity,
+                others=[QueryMatch(*match) for match in zip(others, row.cosines[1:], strict=True)],
             )
         )
-    questions: Questions | None = terms.questions
-    return candidates if questions is None else mark_asides(candidates, questions)
+    return candidates if request.finds_questions else mark_noise(candidates, request.questions)
 
 
-def _answered(named: CandidateRow | None, otherwise: Sequence[Any] | None) -> RepliedTo | None:
-    """Return the message that a message answers: its own row if that was read, otherwise what the reply's row says."""
-    if named is not None:
-        return RepliedTo(named[0], named[2], named[4])
-    return RepliedTo(*otherwise) if otherwise else None
-
-
-def mark_asides(ordered: Sequence[Candidate], questions: Questions) -> list[Candidate]:
-    """Mark the asides among candidates, which are in order of session; an aside loses its cosine.
+def mark_noise(ordered: Sequence[Candidate], questions: Questions) -> list[Candidate]:
+    """Mark the noise among candidates, which are in order of session; noise loses its cosine.
 
     A question that was answered keeps its words, for the answer after it. If only the log says that it was put to a
-    bot, it is no aside.
+    bot, it is no noise.
     """
     language = questions.language
     # in a large chat no candidate may be by the bot
-    bots = names_of({c.speaker for c in ordered if c.role == "assistant"}) | called_bots(questions.names)
+    bots = names_of({c.message.speaker for c in ordered if c.message.role == "assistant"}) | called_bots(
+        questions.names
+    )
     names = bots | questions.names
-    messages: list[Candidate] = []
+    marked: list[Candidate] = []
     for _, inside in groupby(ordered, key=attrgetter("session")):
         session = list(inside)
         for place, candidate in enumerate(session):
-            if candidate.cues.says_nothing:
-                messages.append(_as_aside(candidate, keeps_words=False))
+            message, cues = candidate.message, candidate.cues
+            if cues.says_nothing:
+                marked.append(_as_noise(candidate, keeps_words=False))
                 continue
-            asks = is_put_to_a_bot(candidate.text, language, bots) or _matches(candidate, questions, names)
-            logged = (
-                not asks
-                and candidate.cues.asks >= ASKS
-                and questions.are_logged(candidate.text, candidate.sent_at)
-            )
+            asks = is_put_to_a_bot(message.content, language, bots) or _matches(message, questions, names)
+            logged = not asks and cues.asks >= ASKS and questions.are_logged(message.content, message.sent_at)
             if not asks and not logged:
-                messages.append(candidate)
+                marked.append(candidate)
                 continue
             after = session[place + 1] if place + 1 < len(session) else None
             answered = (
                 after is not None
-                and after.speaker != candidate.speaker
+                and after.message.speaker != message.speaker
                 and not after.cues.says_nothing
                 and after.cues.asks < ASKS
             )
-            messages.append(candidate if logged and answered else _as_aside(candidate, keeps_words=answered))
-    return messages
+            marked.append(candidate if logged and answered else _as_noise(candidate, keeps_words=answered))
+    return marked
 
 
-def _as_aside(candidate: Candidate, *, keeps_words: bool) -> Candidate:
+def _as_noise(candidate: Candidate, *, keeps_words: bool) -> Candidate:
     if keeps_words:
         matches = [other._replace(cosine=None) for other in candidate.others]
-        return candidate._replace(aside=True, cosine=None, others=matches)
+        return candidate._replace(noise=True, cosine=None, others=matches)
     matches = [QueryMatch() for _ in candidate.others]
-    return candidate._replace(aside=True, cosine=None, terms={}, length=0, others=matches)
+    return candidate._replace(noise=True, cosine=None, terms={}, length=0, others=matches)
 
 
-def _matches(candidate: Candidate, questions: Questions, names: Collection[str]) -> bool:
-    return questions.may_be(candidate.id, candidate.speaker) and repeats(
-        candidate.text, questions.itself, questions.language, names
+def _matches(message: Message, questions: Questions, names: Collection[str]) -> bool:
+    return questions.may_be(message.id, message.speaker) and repeats(
+        message.content, questions.itself, questions.language, names
     )

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from pipeline.people import visibility
 from pipeline.recall.profiles import OTHER_QUERY_WEIGHT
 from pipeline.recall.question.names import names_and_handles
-from pipeline.recall.request import Ask, RetrievalRequest
+from pipeline.recall.request import Request
 from pipeline.store.chats.membership import Seen
 from pipeline.store.memories import entity_graph, memory_candidates
 from pipeline.store.memories.memory_candidates import FoundMemory, MemoryHits, MemoryScope
@@ -44,9 +44,9 @@ class RetrievedMemory(FoundMemory):
     chat_title: str = ""
 
 
-def memory_scope(request: RetrievalRequest) -> MemoryScope | None:
+def memory_scope(request: Request) -> MemoryScope | None:
     """Return the memories that may answer a question; None if none are wanted or stored."""
-    parameters, present = request.parameters, request.prelude.present
+    parameters, present = request.parameters, request.snapshot.present
     wanted = parameters.memories + parameters.documents
     if not wanted or present is None:
         return None
@@ -63,19 +63,18 @@ def memory_scope(request: RetrievalRequest) -> MemoryScope | None:
     )
 
 
-def find_linked(connection: Connection, query: Ask, scope: MemoryScope | None) -> Mapping[str, str]:
+def find_linked(connection: Connection, request: Request, scope: MemoryScope | None) -> Mapping[str, str]:
     """Return the ids of linked memories, each with its link: `Lena by home ‹Porto›`; none without `entity_hops`.
 
     One hop in the entity graph leads to them: they need not share a word with the question. Only what may be shown
     where it is asked leads anywhere. `scope` is the question's `memory_scope`.
     """
-    request = query.request
     if scope is None or not request.parameters.entity_hops:
         return {}
     reached = entity_graph.reached(
         connection,
         scope.seen,
-        names=entity_names.possible_names(request.text, request.chat.language),
+        names=entity_names.possible_names(request.question.text, request.chat.language),
         users=sorted(scope.named),
         as_of=request.as_of,
         named=MAX_NAMED,
@@ -90,7 +89,7 @@ def find_linked(connection: Connection, query: Ask, scope: MemoryScope | None) -
 
 def find_memories(
     connection: Connection,
-    query: Ask,
+    request: Request,
     scope: MemoryScope | None,
     by_query: Sequence[MemoryHits],
     linked: Mapping[str, str] = MappingProxyType({}),
@@ -106,7 +105,7 @@ def find_memories(
         return [], 0
     weighted: list[tuple[FoundMemory, float]] = []
     hidden, titles = 0, dict[str, str]()
-    for number, (terms, hits) in enumerate(zip(query.terms.queries, by_query, strict=True)):
+    for number, (terms, hits) in enumerate(zip(request.queries, by_query, strict=True)):
         space, vector = terms.embedded or (None, None)
         relevant = partial(
             memory_candidates.believed, connection, scope, words=terms.lexemes, space=space, query=vector
@@ -118,22 +117,22 @@ def find_memories(
         for result in results:
             titles |= result.titles
             weighted += [(row, OTHER_QUERY_WEIGHT if number else 1.0) for row in result.found]
-    return _scored(query, scope, weighted, titles, linked), hidden
+    return _scored(request, scope, weighted, titles, linked), hidden
 
 
-def _named(request: RetrievalRequest, seen: Seen) -> dict[str, str]:
+def _named(request: Request, seen: Seen) -> dict[str, str]:
     """Return the names of the people whom the question names, by each of their ids.
 
     They are in this chat, or in one whose memories may be shown here. They are named by a display name or a part of
     it, by their user's id, or by their sender's id without the platform.
     """
     here = request.chat.chat_id
-    members = [member for member in request.prelude.members if member.chat_id in {here, *seen.visible.chats}]
+    members = [member for member in request.snapshot.members if member.chat_id in {here, *seen.visible.chats}]
     ids = [{member.person, member.sender_id.partition(":")[2]} for member in members]
     handles = {id_ for person_ids in ids for id_ in person_ids if not id_.isdigit()}
     # all at once: hundreds of people may have written here
     names = [(member.sender_name or "").strip() for member in members]
-    named = names_and_handles(request.text, names, handles, request.chat.language)
+    named = names_and_handles(request.question.text, names, handles, request.chat.language)
     called: dict[str, str] = {}
     linked: dict[str, Sequence[str]] = {}
     for member, member_ids, name in zip(members, ids, names, strict=True):
@@ -144,7 +143,7 @@ def _named(request: RetrievalRequest, seen: Seen) -> dict[str, str]:
 
 
 def _scored(
-    query: Ask,
+    request: Request,
     scope: MemoryScope,
     weighted: Sequence[tuple[FoundMemory, float]],
     titles: Mapping[str, str],
@@ -152,7 +151,7 @@ def _scored(
 ) -> list[RetrievedMemory]:
     """Score memories, best first; each similarity counts by its weight."""
     seen, names = scope.seen, scope.named
-    now, here = query.request.as_of or query.request.prelude.now, query.request.chat.chat_id
+    now, here = request.now, request.chat.chat_id
     # a person's memory may be stored under two of their ids, and be found by two queries: the most similar counts
     unique = {
         (row.scope, row.user_id in seen.asker_ids, row.document_id, fingerprint(row.content)): (row, weight)

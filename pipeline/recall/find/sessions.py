@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from pipeline.recall.request import Ask
+from pipeline.recall.request import Request
 from pipeline.store.sessions import cards, rollups
 from schemas.sessions import EXTRACTIVE
 
@@ -51,9 +51,9 @@ def load_sessions(
     ]
 
 
-def load_overview(connection: Connection, query: Ask) -> list[RetrievedSession]:
+def load_overview(connection: Connection, request: Request) -> list[RetrievedSession]:
     """Load the sessions of the time that a question is about, in order; what was said later is left out."""
-    request, spans = query.request, query.question.spans
+    spans = request.question.spans
     start, until = min(start for start, _ in spans), max(end for _, end in spans)
     rows = cards.of_time(
         connection,
@@ -107,13 +107,12 @@ class RetrievedWeek:
     summary: str
 
 
-def find_weeks(connection: Connection, query: Ask) -> list[RetrievedWeek]:
+def find_weeks(connection: Connection, request: Request) -> list[RetrievedWeek]:
     """Return the weeks of the times that a question names, in order; none where one key is asked about.
 
     A time of a few days has none: its sessions say more of it than a summary of the week.
     """
-    request = query.request
-    times = [(start.date(), until.date()) for start, until in query.question.spans]
+    times = [(start.date(), until.date()) for start, until in request.question.spans]
     times = [(first, until) for first, until in times if (until - first).days >= 7]
     if not times or request.session_key is not None:
         return []

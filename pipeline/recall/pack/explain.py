@@ -11,7 +11,7 @@ from pipeline.recall.gather import Ranked
 from pipeline.recall.profiles import OTHER_QUERY_WEIGHT, Parameters
 from pipeline.recall.rank import features, rank, rerank
 from pipeline.recall.rank.rank import Scored
-from pipeline.recall.request import Ask
+from pipeline.recall.request import Request
 from pipeline.text import bm25, truncate
 from pipeline.text.calendars.calendar import written
 from schemas.context import Block, BlockKind, Dropped, DropReason, Explanation, Hit
@@ -36,11 +36,11 @@ def message_hits(
         Hit(
             kind="message",
             id=str(hit.candidate.id),
-            external_id=hit.candidate.external_id,
+            external_id=hit.candidate.message.external_id,
             session_id=hit.candidate.session or None,
-            at=hit.candidate.sent_at,
-            speaker=hit.candidate.speaker,
-            preview=preview(hit.candidate.text),
+            at=hit.candidate.message.sent_at,
+            speaker=hit.candidate.message.speaker,
+            preview=preview(hit.candidate.message.content),
             rank=number,
             score=round(hit.score, 6),
             components=rounded(hit.parts),
@@ -99,7 +99,7 @@ CONSTANTS = {
 
 def explanation(
     query: ContextQuery,
-    prepared: Ask,
+    request: Request,
     results: Ranked,
     ordered: Sequence[Block],
     dropped: Sequence[Dropped],
@@ -110,7 +110,7 @@ def explanation(
         for block in ordered
         for item in block.items
     }
-    request, retrieved = prepared.request, results.retrieved
+    retrieved = results.retrieved
     messages = message_hits(results.ranked[:MAX_EXPLAINED], retrieved.arms if retrieved else {}, shown)
     sessions = [
         Hit(
@@ -140,13 +140,13 @@ def explanation(
     ]
     return Explanation(
         profile=query.profile,
-        asked_by=display_name(prepared.request.prelude.asker) if prepared.request.prelude.asker else None,
+        asked_by=display_name(request.snapshot.asker) if request.snapshot.asker else None,
         parameters=asdict(request.parameters),
         vector_search=retrieved.vector_search if retrieved else "off",
         rows_compared=retrieved.rows_compared if retrieved else 0,
         keyword_search=retrieved.keyword_search if retrieved else "off",
-        times=_times(prepared),
-        brief=list(prepared.brief),
+        times=_times(request),
+        brief=list(request.context_words),
         fell_back=results.fell_back,
         combined_by={
             "message": "sum",
@@ -166,16 +166,16 @@ def explanation(
     )
 
 
-def _times(prepared: Ask) -> list[str]:
+def _times(request: Request) -> list[str]:
     """Describe the times of the question for people."""
     named = []
-    for start, end in prepared.question.spans:
+    for start, end in request.question.spans:
         first, last = written(start.date()), written((end - timedelta(days=1)).date())
         named.append(first if first == last else f"{first} – {last}")
-    if prepared.question.event is not None:
-        named.append(prepared.question.event.label)
-    if prepared.undated_event is not None:
-        named.append(f"{prepared.undated_event.text}: no preference, as it was not found clearly")
+    if request.question.event is not None:
+        named.append(request.question.event.label)
+    if request.undated_event is not None:
+        named.append(f"{request.undated_event.text}: no preference, as it was not found clearly")
     return named
 
 

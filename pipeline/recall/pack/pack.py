@@ -13,7 +13,7 @@ from pipeline.recall.choose.talk import PostedQuestion
 from pipeline.recall.gather import Ranked
 from pipeline.recall.pack.explain import explanation
 from pipeline.recall.pack.prompt import Prompt, chat_messages
-from pipeline.recall.request import Ask
+from pipeline.recall.request import Request
 from pipeline.text import truncate
 from pipeline.text.fencing import CLOSE, OPEN
 from pipeline.text.languages import FALLBACK
@@ -43,7 +43,7 @@ def question_block(
 
 def assemble(
     query: ContextQuery,
-    prepared: Ask,
+    request: Request,
     results: Ranked,
     budget: int,
     tokenizer: Tokenizer = ESTIMATE,
@@ -53,13 +53,13 @@ def assemble(
     The budget goes first to what must be there, the question and the guardrails, then to what is worth most. Raises
     `InvalidInput` as `question_block` does.
     """
-    wording, zone = wording_of(prepared.request.chat.language), prepared.zone
+    wording, zone = wording_of(request.chat.language), request.zone
     count = tokenizer.count
-    degraded = [*prepared.degraded, *results.degraded]
+    degraded = [*request.degraded, *results.degraded]
     question_block(query, budget, tokenizer, wording)
-    posted = PostedQuestion.of(query.query, prepared.request.prelude, results)
+    posted = PostedQuestion(request.questions, results)
     recent = [m for m in results.recent if m.content.strip() and not posted.is_recent(m)]
-    chosen = choose(query, prepared, results, recent, posted, wording, count)
+    chosen = choose(query, request, results, recent, posted, wording, count)
     evidence = results.evidence and relevance.with_told(results.evidence, chosen.told, results.judged_by)
     results = replace(results, evidence=evidence)
     unanswered = evidence is not None and evidence.level == "none"
@@ -68,7 +68,7 @@ def assemble(
         f"{wording.guardrails} {wording.unanswered}" if unanswered else wording.guardrails,
         count,
     )
-    question = _prompt(prepared, wording, (budget - guardrails.tokens, budget), count)
+    question = _prompt(request, wording, (budget - guardrails.tokens, budget), count)
     fixed = [plain("question", question.text, count)]
     if not question.today:
         degraded.append("question: the budget has no room for today's date")
@@ -103,17 +103,17 @@ def assemble(
         evidence_probability=evidence.probability if evidence else None,
         degraded=degraded,
         fell_back=results.fell_back,
-        explain=explanation(query, prepared, results, ordered, dropped) if query.explain else None,
+        explain=explanation(query, request, results, ordered, dropped) if query.explain else None,
         memories=previews if query.profile == "ask" else None,
         usedHistoryTokens=history_tokens if query.profile == "ask" else None,
     )
 
 
-def _prompt(prepared: Ask, wording: Wording, rooms: Sequence[int], count: Count) -> Prompt:
+def _prompt(request: Request, wording: Wording, rooms: Sequence[int], count: Count) -> Prompt:
     """Show the question with the asker and the time, or as much of them as there is room for."""
-    now = (prepared.request.as_of or prepared.request.prelude.now).astimezone(prepared.zone)
-    bare = Prompt(query=prepared.request.text, wording=wording)
-    asker = display_name(prepared.request.prelude.asker or "")
+    now = request.now.astimezone(request.zone)
+    bare = Prompt(query=request.question.text, wording=wording)
+    asker = display_name(request.snapshot.asker or "")
     full = replace(bare, asker=asker, today=wording.now(now))
     forms = (full, replace(full, today=""), bare)
     fitting = (form for room in rooms for form in forms if count(form.text) <= room)

@@ -1,7 +1,7 @@
 """Find the event that a question is anchored to, and prefer the time that it gives relative to that event.
 
-`mention` finds it ("before the trip", "since we moved"; in English, and in the languages whose calendars have `events`),
-`pipeline.recall.refine` dates it, `timed` says what the question prefers.
+`mention` finds it ("before the trip", "since we moved"; in English, and in the languages whose calendars have
+`events`), `pipeline.recall.refine` dates it, `timed` says what the question prefers.
 """
 
 import re

@@ -63,6 +63,11 @@ class Question:
     identifiers: tuple[Verbatim, ...] = ()
 
     @property
+    def times(self) -> Sequence[Span]:
+        """Return the times at which to look: those that it names, and that of its event."""
+        return self.spans if self.event is None else [*self.spans, (self.event.start, self.event.end)]
+
+    @property
     def exact(self) -> tuple[Verbatim, ...]:
         """Return all pieces that a message may contain word for word."""
         return self.phrases + self.identifiers

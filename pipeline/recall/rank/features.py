@@ -36,7 +36,7 @@ class Kernel:
         size = len(ordered)
         session = np.fromiter((c.session for c in ordered), np.int64, size)
         place = np.fromiter((c.place for c in ordered), np.int64, size)
-        sent = np.fromiter((c.sent_at.timestamp() for c in ordered), np.float64, size)
+        sent = np.fromiter((c.message.sent_at.timestamp() for c in ordered), np.float64, size)
         linked = (session[1:] == session[:-1]) & (place[1:] == place[:-1] + 1) & (session[1:] != 0)
         silence = np.exp2(-np.maximum(np.diff(sent), 0.0) / SILENCE_SECONDS)
         self.link: Array = np.where(linked, silence, 0.0)
@@ -197,9 +197,9 @@ def features(question: Question, candidates: Sequence[Candidate], statistics: St
     for name, pieces in (("phrase", question.phrases), ("exact", question.identifiers)):
         if pieces:
             share = partial(exact_match.share, pieces)
-            columns[name] = np.fromiter((share(c.text) for c in ordered), np.float64, size)
+            columns[name] = np.fromiter((share(c.message.content) for c in ordered), np.float64, size)
     if question.spans or question.event:
-        columns["date"] = np.array([_date_fit(c.sent_at, question) for c in ordered])
+        columns["date"] = np.array([_date_fit(c.message.sent_at, question) for c in ordered])
     return Features(ordered=ordered, columns=columns)
 
 
@@ -228,7 +228,7 @@ def _session_words(ordered: Sequence[Candidate], statistics: Statistics) -> Arra
     """
     held = defaultdict[int, set[str]](set)
     for candidate in ordered:
-        if candidate.session and not candidate.aside:
+        if candidate.session and not candidate.noise:
             held[candidate.session].update(candidate.terms)
     lexemes = statistics.document_frequency
     shares = {session: share_of_words(terms, lexemes, statistics) ** 2 for session, terms in held.items()}
@@ -265,10 +265,10 @@ def _named(question: Question, ordered: Sequence[Candidate]) -> Array:
     names = [without_accents(name.casefold()) for name in question.names]
 
     def share(candidate: Candidate) -> float:
-        certainty = question.speakers.get(candidate.speaker, 0.0)
+        certainty = question.speakers.get(candidate.message.speaker, 0.0)
         if certainty >= MENTION_WEIGHT or not names:
             return certainty
-        text = without_accents(candidate.text.casefold())
+        text = without_accents(candidate.message.content.casefold())
         return MENTION_WEIGHT if any(name in text for name in names) else certainty
 
     return np.fromiter(map(share, ordered), np.float64, len(ordered))
@@ -288,12 +288,12 @@ def _answers(ordered: Sequence[Candidate], asks: Array, relevance: Array) -> Arr
     for i, candidate in enumerate(ordered):
         if previous is None or (candidate.session, candidate.place) != (previous.session, previous.place + 1):
             before = now = 0.0
-        elif candidate.speaker != previous.speaker:
+        elif candidate.message.speaker != previous.message.speaker:
             before, now = now, 0.0
         previous = candidate
         values[i] = before
-        if candidate.answered is not None and candidate.answered.id in by_id:
-            values[i] = question_values[by_id[candidate.answered.id]]
+        if candidate.message.answered is not None and candidate.message.answered.id in by_id:
+            values[i] = question_values[by_id[candidate.message.answered.id]]
         now = max(now, float(question_values[i]))
     return values
 
@@ -301,7 +301,7 @@ def _answers(ordered: Sequence[Candidate], asks: Array, relevance: Array) -> Arr
 def _newness(ordered: Sequence[Candidate]) -> Array:
     """Return the share of the candidates that are older: 0 for the first, 1 for the last."""
     shares = np.zeros(len(ordered))
-    times = np.array([c.sent_at.timestamp() for c in ordered])
+    times = np.array([c.message.sent_at.timestamp() for c in ordered])
     shares[np.argsort(times, kind="stable")] = np.arange(len(ordered)) / max(len(ordered) - 1, 1)
     return shares
 

@@ -11,7 +11,7 @@ from pipeline.recall.find.candidates import Candidate, CandidateSet, Statistics
 from pipeline.recall.profiles import Weights
 from pipeline.recall.question.parse import Question
 from pipeline.recall.rank import features
-from pipeline.recall.request import Ask
+from pipeline.recall.request import Request
 
 
 class Scored(NamedTuple):
@@ -50,7 +50,7 @@ def scored(feature_set: features.Features, weights: Weights) -> list[Scored]:
     rows = np.column_stack(list(parts.values())) if parts else np.zeros((len(feature_set.ordered), 0))
     scores = rows.sum(axis=1).tolist()
     ordered = feature_set.ordered
-    keys = [(not c.aside, score, c.sent_at, c.id) for c, score in zip(ordered, scores, strict=True)]
+    keys = [(not c.noise, score, c.message.sent_at, c.id) for c, score in zip(ordered, scores, strict=True)]
     best_first = sorted(range(len(ordered)), key=keys.__getitem__, reverse=True)
     table = rows.tolist()
     return [Scored(ordered[i], scores[i], dict(zip(parts, table[i], strict=True))) for i in best_first]
@@ -73,9 +73,9 @@ def rank_sessions(scored: Sequence[Scored]) -> list[tuple[int, Scored]]:
     return sorted(ranked, key=lambda entry: -entry[1].score)
 
 
-def ranking_of(query: Ask, retrieved: CandidateSet) -> Ranking:
+def ranking_of(request: Request, retrieved: CandidateSet) -> Ranking:
     """Rank these candidates for a question."""
-    hits = rank(query.question, retrieved.candidates, retrieved.statistics, query.request.weights)
+    hits = rank(request.question, retrieved.candidates, retrieved.statistics, request.weights)
     return Ranking(hits, retrieved)
 
 

@@ -67,7 +67,7 @@ def faded(scored: Sequence[Scored], now: datetime, per_day: float) -> list[Score
     """Multiply each score above 0 by `per_day` for every day of its age, except the part `_QUOTED_PART`; best first."""
     hits = []
     for hit in scored:
-        days = max(0.0, (now - hit.candidate.sent_at).total_seconds() / 86_400)
+        days = max(0.0, (now - hit.candidate.message.sent_at).total_seconds() / 86_400)
         factor = per_day**days if hit.score > 0 else 1.0
         parts = {name: value if name == _QUOTED_PART else value * factor for name, value in hit.parts.items()}
         hits.append(hit._replace(score=sum(parts.values()), parts=parts))
@@ -114,4 +114,4 @@ def overlap(one: Candidate, other: Candidate) -> float:
 
 def _best_first(scored: Iterable[Scored]) -> list[Scored]:
     """Sort by score, equal ones newer first."""
-    return sorted(scored, key=lambda h: (-h.score, -h.candidate.sent_at.timestamp(), -h.candidate.id))
+    return sorted(scored, key=lambda h: (-h.score, -h.candidate.message.sent_at.timestamp(), -h.candidate.id))

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from pipeline.recall.find.candidates import CandidateSet, Statistics, trust
 from pipeline.recall.rank.rank import Scored
-from pipeline.recall.request import Ask
+from pipeline.recall.request import Request
 from pipeline.text.bm25 import idf
 from pipeline.text.excerpt import Wanted
 from schemas.evidence import EvidenceLevel
@@ -206,7 +206,7 @@ def evidence(ranked: Sequence[Scored], statistics: Statistics, by: By, unsure: s
     Where it cannot be told, for the reason `unsure`, or as the chat has few messages, evidence is never none.
     """
     judge = fitted("question", by)
-    found = of_question([hit for hit in ranked if not hit.candidate.aside], statistics)
+    found = of_question([hit for hit in ranked if not hit.candidate.noise], statistics)
     probability = float(judge.probabilities(found)[0])
     if statistics.messages < MIN_MESSAGES:
         unsure = (
@@ -232,8 +232,8 @@ def worths(ranked: Sequence[Scored], evidence: Evidence | None, by: By = "both")
     Without evidence only the `NEAREST` are worth showing. Asides are worth nothing.
     """
     ignored = ("length", *OF_WORDS) if by == "meaning" else ("length",)
-    scores = [0.0 if hit.candidate.aside else max(_without(hit, ignored), 0.0) for hit in ranked]
-    heard = [hit for hit in ranked if not hit.candidate.aside]
+    scores = [0.0 if hit.candidate.noise else max(_without(hit, ignored), 0.0) for hit in ranked]
+    heard = [hit for hit in ranked if not hit.candidate.noise]
     best = sorted(_without(hit, {*ignored, *NO_SCALE}) for hit in heard)[-BEST:]
     mean = sum(best) / max(len(best), 1)
     shares = [min(score / mean, 1.0) if mean > 0 else 0.0 for score in scores]
@@ -285,32 +285,34 @@ def level_of_text(best: float, by: By) -> EvidenceLevel:
     return "strong" if best >= fitted("text", by).strong_from else "weak"
 
 
-def evidence_of(query: Ask, ranked: Sequence[Scored], retrieved: CandidateSet | None) -> Evidence | None:
+def evidence_of(
+    request: Request, ranked: Sequence[Scored], retrieved: CandidateSet | None
+) -> Evidence | None:
     """Judge whether ranked messages answer a question.
 
     One for a time or for people alone is not judged: whatever was said there and then answers it.
     """
-    if retrieved is None or query.question.overview or not query.terms.lexemes:
+    if retrieved is None or request.question.overview or not request.lexemes:
         return None
-    by = judged_by(query)
-    if by == "words" and query.question.language != query.request.chat.language:
+    by = judged_by(request)
+    if by == "words" and request.question.language != request.chat.language:
         # those of another language than the chat's match nothing in it
         return None
     waits = by != "words" and any(
-        hit.candidate.cosine is None and not hit.candidate.aside and hit.candidate.text.strip()
+        hit.candidate.cosine is None and not hit.candidate.noise and hit.candidate.message.content.strip()
         for hit in ranked
     )
-    reasons = [*query.degraded, *(["messages wait for their vectors"] if waits else [])]
+    reasons = [*request.degraded, *(["messages wait for their vectors"] if waits else [])]
     if by == "meaning":
         reasons.append("the question is in another language than the chat")
     unsure = "; ".join(reasons)
     return evidence(ranked, retrieved.statistics, by, unsure)
 
 
-def judged_by(query: Ask) -> By:
+def judged_by(request: Request) -> By:
     """Return what a question is judged by: by its meaning only where the model knows the languages."""
-    embedded, chat = query.terms.embedded, query.request.chat
+    embedded, chat = request.embedded, request.chat
     if embedded is None or embedded[0].questions is None or trust(chat.language, embedded[0].model) < 1:
         return "words"
-    same = query.question.language == chat.language and query.terms.lexemes
+    same = request.question.language == chat.language and request.lexemes
     return "both" if same else "meaning"

@@ -61,8 +61,8 @@ def listing(
 
 
 # BM25 over the memories that are found; each is asked in its own language, and the usual length is that of those that
-# have a word of the question. As in `pipeline.recall.rank.features`, `words` is the geometric mean of two shares: of the
-# best score, and of what all words could give.
+# have a word of the question. As in `pipeline.recall.rank.features`, `words` is the geometric mean of two shares: of
+# the best score, and of what all words could give.
 _IDF = "ln(1 + (total - {df} + 0.5) / ({df} + 0.5))"
 _BY_WORDS = f"""
     asked AS MATERIALIZED (

@@ -5,17 +5,15 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, text
+from sqlalchemy import Connection, text
 
 from pipeline.store.connections.statements import column, number, run
 from pipeline.text.cues.message_cues import LONGEST_READ
 from schemas.kinds import INGEST
 from schemas.sessions import Message, RepliedTo, Stamp
 
-COLUMNS = (
-    "id, chat_id, external_id, sender_id, sender_name, role, content, sent_at, position, session_key, "
-    "agent_id, metadata, reply_to, thread"
-)
+# All but `answered`, which is looked up.
+COLUMNS = ", ".join(Message._fields[:-1])
 # Messages of one instant by their position, then by their ids where these are numbers, then as they were stored: what
 # `schemas.sessions.Stamp` compares. Indexes give the times in order, so no more than one instant's are sorted.
 # as `schemas.sessions.number_of` computes it
@@ -239,9 +237,7 @@ def recent(
     return [as_message(row) for row in run(connection, statement, **values)]
 
 
-def as_message(row: Row[Any]) -> Message:
-    """Return a row of `COLUMNS` as a value."""
-    fields = dict(row._mapping)
-    if fields.get("answered"):
-        fields["answered"] = RepliedTo(*fields["answered"])
-    return Message(**fields)
+def as_message(row: Sequence[Any]) -> Message:
+    """Return a row of `COLUMNS`, and of `answered` where that is read, as a value."""
+    message = Message(*row)
+    return message._replace(answered=RepliedTo(*message.answered)) if message.answered else message

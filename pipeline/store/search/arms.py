@@ -42,7 +42,7 @@ _PIECES = f"""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class SideArms:
     """Further criteria of a question, each with an arm of its own."""
 
     # pieces that a message may hold verbatim, each with a share of the messages that are scored, and how many are read
@@ -91,7 +91,7 @@ class Asked:
         }
 
 
-NOTHING = Asked()
+NOTHING = SideArms()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +173,7 @@ def search(
     *,
     limit: int,
     sessions: SessionLimits,
-    asked: Asked = NOTHING,
+    side_arms: SideArms = NOTHING,
     memories: MemoryScope | None = None,
 ) -> Arms:
     """Search a scope by each arm for lexemes and a vector.
@@ -183,7 +183,7 @@ def search(
     space, query = embedded or (None, None)
     of_key = scope.session_key is not None
     indexed = scope.indexed and space is not None and not of_key
-    parts = asked.parts(space, memories is not None)
+    parts = side_arms.parts(space, memories is not None)
     compared = {} if query is None else {"query": halved(query)}
     row = run(
         connection,
@@ -198,7 +198,7 @@ def search(
         limit=limit,
         **keyword_search.sizes_of(scope),
         **compared,
-        **(asked.parameters() if asked is not NOTHING else {}),
+        **(side_arms.parameters() if side_arms is not NOTHING else {}),
         **(memories.parameters() if memories is not None else {}),
     ).one()
     columns: dict[str, Any] = dict(row._mapping)

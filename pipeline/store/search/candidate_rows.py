@@ -4,28 +4,27 @@ Look-ups over the scope's own indexes, one for each message, or one for all of t
 messages, sessions and vectors costs a hundred times as much as soon as the planner's statistics are behind.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import NamedTuple
 
 from sqlalchemy import Connection, TextClause, text
 
 from pipeline.store.connections.statements import run
-from pipeline.store.messages.messages import answered
+from pipeline.store.messages.messages import COLUMNS, answered, as_message
 from pipeline.store.search.filters import Scope, affinity_of
 from pipeline.store.search.keyword_search import any_of
 from pipeline.store.vectors.vectors import cosine, distance, halved, in_space
-from schemas.messages import FORWARDED
+from schemas.sessions import Message
 from schemas.vectors import EmbeddingSpace, Vector
 
-# A message as ranking reads it. Only where a lexeme of the query is in it are they counted.
-_COLUMNS = """
-    m.id, m.external_id, coalesce(nullif(m.sender_name, ''), m.sender_id) AS speaker, m.role,
-    m.content, m.sent_at, m.position, coalesce(length(m.tsv), 0) AS size,
+_MESSAGE = ", ".join(f"m.{name}" for name in COLUMNS.split(", "))
+# Of a message; only where a lexeme of the query is in it are they counted.
+_LENGTH = "coalesce(length(m.tsv), 0)"
+_TERMS = """
     CASE WHEN m.tsv @@ CAST(:any AS tsquery) THEN
         (SELECT jsonb_object_agg(t.lexeme, cardinality(t.positions)) FROM unnest(m.tsv) t
-            WHERE t.lexeme = ANY(:lexemes)) END AS terms,
-    m.reply_to
+            WHERE t.lexeme = ANY(:lexemes)) END
 """
 # Replies to a hit, and the messages that it replies to, count as hits.
 _REPLIES = 3
@@ -117,16 +116,31 @@ def _candidates(spaces: tuple[EmbeddingSpace | None, ...]) -> TextClause:
             SELECT id, {", ".join(f"max({name}) AS {name}" for name in columns)}
             FROM ({" UNION ALL ".join(parts)}) part GROUP BY id
         )
-        SELECT {_COLUMNS}, {answered("m")} AS answered, ARRAY[{cosines}] AS cosines, f.session, f.next, f.asks, f.flags,
-            coalesce(f.affinity, 0) AS affinity,
-            CASE WHEN m.metadata ? '{FORWARDED}' THEN coalesce(m.metadata->>'{FORWARDED}', '') END AS forwarded_from
+        SELECT {_MESSAGE}, {answered("m")} AS answered, f.session, f.next, {_LENGTH} AS length, {_TERMS} AS terms,
+            ARRAY[{cosines}] AS cosines, f.asks, f.flags, coalesce(f.affinity, 0) AS affinity
         FROM facts f
         CROSS JOIN LATERAL (SELECT * FROM messages WHERE id = f.id OFFSET 0) m
     """)
 
 
-CandidateRow = Sequence[Any]
-"""A message as `with_neighbours` reads it, its columns by position."""
+class CandidateRow(NamedTuple):
+    """A message as `with_neighbours` reads it; a tuple, as hundreds are read for each question."""
+
+    message: Message
+    # its session (0: not placed yet), and the message that is known to come right after it there
+    session: int
+    next: int | None
+    # distinct lexemes, and those of the queries, with how often it has each
+    length: int
+    terms: Mapping[str, int] | None
+    # to the queries
+    cosines: Sequence[float | None]
+    # its cues, where they are stored
+    asks: float | None
+    flags: int | None
+    # the asker's mean affinity to those who spoke in its session
+    affinity: float
+
 
 Compared = Sequence[tuple[EmbeddingSpace, Vector] | None]
 """The vector of each query, the question first, after its space; None: it is not compared by a vector."""
@@ -139,13 +153,8 @@ def with_neighbours(
     reach: int,
     words: Sequence[str],
     queries: Compared,
-) -> Sequence[CandidateRow]:
-    """Return messages for ranking, with up to `reach` on either side within their sessions and what answers them.
-
-    The last columns are what each answers, its cosines to the queries, its session (0: not placed yet), the message
-    that is known to come right after it there, its cues where they are stored, the asker's mean affinity to those who
-    spoke in that session, and whose words it passes on (empty: nobody knows; NULL: nobody's).
-    """
+) -> list[CandidateRow]:
+    """Return messages for ranking, with up to `reach` on either side within their sessions and what answers them."""
     compared = {f"query_{number}": halved(query[1]) for number, query in enumerate(queries) if query}
     values = {
         "ids": ids,
@@ -155,9 +164,9 @@ def with_neighbours(
         "lexemes": words,
         "any": any_of(words),
     }
-    return run(
-        connection, _candidates(tuple(query and query[0] for query in queries)), **values, **compared
-    ).all()
+    rows = run(connection, _candidates(tuple(query and query[0] for query in queries)), **values, **compared)
+    of_message = len(Message._fields)
+    return [CandidateRow(as_message(row[:of_message]), *row[of_message:]) for row in rows]
 
 
 def around(connection: Connection, scope: Scope, ids: Sequence[int], reach: int) -> dict[int, int]:

@@ -31,7 +31,7 @@ def test_the_fit_ranks_the_very_candidates_of_a_context_in_its_order() -> None:
                 explain = backscroll.ask(short.chat.chat_id, case.question, 800, **asked).explain
             assert explain is not None
             # but the questions themselves, each of which is a new message
-            ranked = [candidate.external_id or "" for candidate in found.ranked(SHIPPED)]
+            ranked = [candidate.message.external_id for candidate in found.ranked(SHIPPED)]
             hits = [hit.external_id or "" for hit in explain.messages]
             assert [id_ for id_ in ranked if id_[0] != "q"] == [id_ for id_ in hits if id_[0] != "q"]
             assert set(case.evidence) <= set(ranked)

@@ -1,6 +1,5 @@
 """Questions that lean on what was just said."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from pipeline.recall.question import parse
@@ -17,7 +16,7 @@ def read(text: str) -> Question:
 
 
 def said(text: str, minutes_ago: float = 1) -> Message:
-    return replace(message(text), sent_at=NOW - timedelta(minutes=minutes_ago))
+    return message(text)._replace(sent_at=NOW - timedelta(minutes=minutes_ago))
 
 
 def test_the_brief_is_what_was_last_talked_about() -> None:

@@ -107,7 +107,8 @@ def in_places(spoken: list[tuple[int, int, Candidate]]) -> list[Candidate]:
     for number, (session, step, one) in enumerate(spoken, start=1):
         places[session] = places.get(session, 0) + step
         at = START + timedelta(minutes=number)
-        found.append(one._replace(id=number, session=session, place=places[session], sent_at=at))
+        said = one.message._replace(id=number, sent_at=at)
+        found.append(one._replace(message=said, session=session, place=places[session]))
     return found
 
 
@@ -130,7 +131,7 @@ talks = st.lists(
             cosine=st.none() | st.floats(-1, 1),
             length=st.integers(0, 50),
             answered=st.none() | st.integers(1, 25).map(lambda n: RepliedTo(n, "Bob", "who?")),
-            aside=st.booleans(),
+            noise=st.booleans(),
             others=matches.map(lambda one: [one]),
         ),
     ),
@@ -166,6 +167,6 @@ def test_ranking_does_not_depend_on_the_order_of_candidates_and_parts_add_up(
     assert {hit.candidate.id for hit in ranked} == {one.id for one in candidates}
     for hit in ranked:
         assert sum(hit.parts.values()) == pytest.approx(hit.score, abs=1e-9)
-    # asides come last, and the best of the others first
-    order = [(hit.candidate.aside, -hit.score) for hit in ranked]
+    # noise comes last, and the best of the others first
+    order = [(hit.candidate.noise, -hit.score) for hit in ranked]
     assert order == sorted(order)

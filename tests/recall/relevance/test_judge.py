@@ -119,8 +119,8 @@ def test_what_has_the_very_words_does_not_hide_the_rest() -> None:
     exact = hit(1, "v2.4 is revoked", 4.0, parts={"words": 1.0, "exact": 3.0})
     rest = [hit(number, "the fix", 1.0, parts={"words": 1.0}) for number in (2, 3)]
     assert min(relevance.worths([exact, *rest], None)) == 1.0
-    aside = hit(4, "what is fixed?", 9.0, aside=True)
-    assert relevance.worths([aside, *rest], None) == [0.0, 1.0, 1.0]
+    noise = hit(4, "what is fixed?", 9.0, noise=True)
+    assert relevance.worths([noise, *rest], None) == [0.0, 1.0, 1.0]
 
 
 @given(TEXTS, st.data())

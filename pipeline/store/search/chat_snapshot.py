@@ -22,7 +22,7 @@ from pipeline.store.search import keyword_search
 from pipeline.store.search.vector_search import is_worth_an_index
 from pipeline.store.sessions import sessions
 from pipeline.store.vectors import vectors
-from schemas.sessions import Message, RepliedTo
+from schemas.sessions import Message
 from schemas.vectors import EmbeddingSpace
 
 # Words of a question that are looked up one by one, to be put together as the question is read; of a longer text this
@@ -92,7 +92,7 @@ class Latest:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prelude:
+class ChatSnapshot:
     """What a question needs of its chat, as it was when the question came."""
 
     chat: Chat
@@ -147,7 +147,7 @@ def read(
     *,
     of_key: str | None = None,
     remembers: bool = False,
-) -> Prelude | None:
+) -> ChatSnapshot | None:
     """Read what questions of these texts need of a chat, or of the one that has its messages now.
 
     `of_key` is the session key that is asked about, None all the chat; with `remembers` also who is there, if there are
@@ -174,25 +174,27 @@ def read(
     row = row_of(chat_id)
     if row.moved_to is not None:
         row = row_of(row.moved_to)
-    return None if row.chat_id is None else _prelude(row, of_key)
+    return None if row.chat_id is None else _snapshot(row, of_key)
 
 
-def lexemes_of(connection: Connection, prelude: Prelude, texts: Sequence[str]) -> list[list[str]]:
-    """Return the lexemes of each text; those of words that the prelude did not look up are looked up at once."""
-    known = [prelude.lexemes(text) for text in texts]
-    missing = [text for text, lexemes in zip(texts, known, strict=True) if lexemes is None]
-    looked_up = iter(
-        keyword_search.all_lexemes(connection, prelude.chat.language, missing) if missing else ()
+def lexemes_of(
+    connection: Connection, snapshot: ChatSnapshot, texts: Iterable[str]
+) -> dict[str, Sequence[str]]:
+    """Return the lexemes of each text; those of words that the snapshot did not look up are looked up at once."""
+    known = {text: snapshot.lexemes(text) for text in texts}
+    missing = [text for text, lexemes in known.items() if lexemes is None]
+    looked_up = keyword_search.all_lexemes(connection, snapshot.chat.language, missing) if missing else []
+    return {text: lexemes for text, lexemes in known.items() if lexemes is not None} | dict(
+        zip(missing, looked_up, strict=True)
     )
-    return [next(looked_up) if lexemes is None else lexemes for lexemes in known]
 
 
-def _prelude(row: Row[Any], of_key: str | None) -> Prelude:
+def _snapshot(row: Row[Any], of_key: str | None) -> ChatSnapshot:
     columns = row._mapping
     chat = Chat(**{name: columns[name] for name in CHAT_COLUMNS.split(", ")})
     space = vectors.as_space(zip(vectors.COLUMNS.split(", "), row.space, strict=True)) if row.space else None
     worth_it = is_worth_an_index(chat.message_count, max(float(row.everywhere or 0), 0.0))
-    return Prelude(
+    return ChatSnapshot(
         chat=chat,
         people={name: Shared(*counts) for name, counts in (row.people or {}).items()},
         sessions=row.sessions or 0,
@@ -200,7 +202,7 @@ def _prelude(row: Row[Any], of_key: str | None) -> Prelude:
         asker=row.asker,
         now=row.now,
         logged=[(query, datetime.fromisoformat(at)) for query, at in row.logged or ()],
-        recent=[_message(*values) for values in row.recent or ()],
+        recent=[_said(values) for values in row.recent or ()],
         space=space,
         indexed=space is not None and worth_it and bool(row.is_indexed),
         size=chat.message_count if of_key is None else int(row.of_key or 0),
@@ -211,12 +213,10 @@ def _prelude(row: Row[Any], of_key: str | None) -> Prelude:
     )
 
 
-def _message(*values: Any) -> Message:
-    """Return a row of `messages.COLUMNS` and what it answers, as JSON has them, as a value."""
-    *fields, answered = values
-    named = dict(zip(messages.COLUMNS.split(", "), fields, strict=True))
-    named["sent_at"] = datetime.fromisoformat(named["sent_at"])
-    return Message(**named, answered=RepliedTo(*answered) if answered else None)
+def _said(values: Sequence[Any]) -> Message:
+    """Return a message that was read as JSON."""
+    message = messages.as_message(values)
+    return message._replace(sent_at=datetime.fromisoformat(str(message.sent_at)))
 
 
 def _words(texts: Iterable[str]) -> Collection[str]:

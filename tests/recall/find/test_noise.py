@@ -1,10 +1,10 @@
-"""Asides: what was asked of a bot, the question at hand among it, and answers that say nothing."""
+"""Noise: what was asked of a bot, the question at hand among it, and answers that say nothing."""
 
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipeline.recall.find.candidates import Candidate, mark_asides
+from pipeline.recall.find.candidates import Candidate, mark_noise
 from pipeline.recall.question.conversation import Questions
 from pipeline.text.cues import message_cues
 from pipeline.text.cues.addressing import is_put_to_a_bot, names_of, said
@@ -33,8 +33,8 @@ def talk(*lines: str) -> list[Candidate]:
     ]
 
 
-def asides(found: list[Candidate]) -> list[int]:
-    return [candidate.id for candidate in found if candidate.aside]
+def noise(found: list[Candidate]) -> list[int]:
+    return [candidate.id for candidate in found if candidate.noise]
 
 
 def test_the_question_at_hand_is_known_however_the_bot_was_named_and_another_is_not_taken_for_it() -> None:
@@ -59,12 +59,12 @@ def test_the_question_at_hand_is_known_however_the_bot_was_named_and_another_is_
         ("@tom who found the key?", False),
     ],
 )
-def test_a_bot_is_asked_by_its_name_and_what_it_is_told_is_no_aside(text: str, is_one: bool) -> None:
+def test_a_bot_is_asked_by_its_name_and_what_it_is_told_is_no_noise(text: str, is_one: bool) -> None:
     assert is_put_to_a_bot(text, "german+english", names_of(["Harbour Bot"])) == is_one
 
 
-def test_an_aside_means_nothing_and_lends_no_words_unless_it_was_answered() -> None:
-    found = mark_asides(
+def test_noise_means_nothing_and_lends_no_words_unless_it_was_answered() -> None:
+    found = mark_noise(
         talk(
             "Davi: @harbourbot who found the key?",
             "Harbour Bot: I don't know.",
@@ -74,12 +74,12 @@ def test_an_aside_means_nothing_and_lends_no_words_unless_it_was_answered() -> N
         ),
         Questions.of("who has it?", "english"),
     )
-    assert asides(found) == [0, 1, 2]
+    assert noise(found) == [0, 1, 2]
     assert [bool(one.terms) for one in found] == [False, False, True, True, True]
     assert [one.cosine for one in found] == [None, None, None, 0.5, 0.5]
 
 
-def test_what_the_log_has_is_an_aside_if_it_was_asked_then_and_not_answered() -> None:
+def test_what_the_log_has_is_noise_if_it_was_asked_then_and_not_answered() -> None:
     lines = (
         "Davi: who found the key?",
         "Davi: lunch is ready",
@@ -87,8 +87,8 @@ def test_what_the_log_has_is_an_aside_if_it_was_asked_then_and_not_answered() ->
         "Jarvis: Olek has.",
     )
     logged = Questions.of("what else?", "english", [("who found the key?", NOW)])
-    assert asides(mark_asides(talk(*lines), logged)) == [0]
+    assert noise(mark_noise(talk(*lines), logged)) == [0]
     long_ago = Questions.of("what else?", "english", [("who found the key?", NOW - timedelta(days=1))])
-    assert asides(mark_asides(talk(*lines), long_ago)) == []
+    assert noise(mark_noise(talk(*lines), long_ago)) == []
     told = Questions.of("what else?", "english", [("lunch is ready", NOW)])
-    assert asides(mark_asides(talk(*lines), told)) == []
+    assert noise(mark_noise(talk(*lines), told)) == []
