@@ -1,12 +1,11 @@
-"""From a question to its context: ask, find, rank, choose, pack. The module that bots import.
+"""From a question to its context: question, find, rank, choose, pack. The module that bots import.
 
     from pipeline.recall import build_context, more, search
 
-`build_context` makes the context that a bot gives its model to answer from. Each stage is a package here and returns a
-value that nothing changes afterwards: `Ask`, `CandidateSet`, `Ranked`, `Chosen`, `Context`. `search`
-(`pipeline.recall.search`) finds messages or sessions in one of five modes. `more` (`pipeline.recall.search`)
-fetches the messages around those already shown. All three take the process's own `Database`, `Embedder`
-and `Settings` (`ops/guide/bots.md`).
+`build_context` makes the context that a bot gives its model to answer from. Each stage returns a value that nothing
+changes afterwards: `Request`, `CandidateSet`, `Ranked`, `Chosen`, `Context`. `search` (`pipeline.recall.search_modes`)
+finds messages or sessions in one of five modes. `more` (there, too) fetches the messages around those already shown.
+All three take the process's own `Database`, `Embedder` and `Settings` (`ops/guide/bots.md`).
 """
 
 from time import monotonic
@@ -20,7 +19,7 @@ from pipeline.recall.gather import gather_ranked
 from pipeline.recall.pack.pack import assemble, question_block
 from pipeline.recall.query_log import figures
 from pipeline.recall.request import Stopwatch, for_context
-from pipeline.recall.search import more, search
+from pipeline.recall.search_modes import more, search
 from pipeline.store.connections.database import Database
 from schemas.context import Context
 from schemas.payloads import ContextQuery

@@ -8,23 +8,19 @@ by its rarity (BM25's idf), plus the cosine of its summary, or of its best messa
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import NamedTuple
 
 from sqlalchemy import Connection
 
 from pipeline.recall.find.candidates import narrowed_candidates
-from pipeline.recall.find.sessions import RetrievedSession, load_sessions, sharing_topics
-from pipeline.recall.pack.explain import as_line, rounded
-from pipeline.recall.profiles import OTHER_QUERY_WEIGHT, PROFILES
+from pipeline.recall.find.sessions import RetrievedSession, load_sessions
+from pipeline.recall.profiles import OTHER_QUERY_WEIGHT
 from pipeline.recall.rank.features import share_of_words
 from pipeline.recall.rank.rank import Ranking, Scored, ranking_of, terms_by_session
 from pipeline.recall.request import Request
 from pipeline.store.memories.memory_candidates import MemoryScope
-from pipeline.store.messages import messages
-from pipeline.store.search import candidate_rows, narrowed_search, text_search
+from pipeline.store.search import narrowed_search, text_search
 from pipeline.store.search.narrowed_search import Narrowed, SessionsAsked
-from schemas.search import Line, SearchQuery, SessionHit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,69 +124,3 @@ def _scored(request: Request, ranking: Ranking, searches: Sequence[Narrowed]) ->
             if row.id not in scored or scored[row.id].fit < fit:
                 scored[row.id] = _Scored(row.id, parts | {"best_message": best.get(row.id, 0.0) / top}, fit)
     return sorted(scored.values(), key=lambda session: (-session.score, -session.id))
-
-
-MIN_TOPIC_FIT = 0.25
-"""Minimum fit of a session to be on a topic, unless a query sets another."""
-
-
-def search_topic(connection: Connection, request: Request, search: SearchQuery) -> list[SessionHit]:
-    """Return the sessions on a topic: the best first, or in order of time if the query names a time window."""
-    min_fit = MIN_TOPIC_FIT if search.min_similarity is None else search.min_similarity
-    fitting = narrow(connection, request, sessions=search.limit, min_fit=min_fit).chosen
-    hits = _as_hits(fitting)
-    if search.since is not None or search.until is not None:
-        return sorted(hits, key=lambda hit: (hit.started_at, hit.session_id))
-    return hits
-
-
-def search_contextual(
-    connection: Connection, request: Request, search: SearchQuery
-) -> tuple[list[SessionHit], list[SessionHit]]:
-    """Return the best sessions with their best messages and neighbours, none if none fits well, and related ones."""
-    profile = PROFILES["contextual"]
-    min_fit = profile.min_session_fit if search.min_similarity is None else search.min_similarity
-    narrowing = narrow(connection, request, sessions=profile.sessions, min_fit=min_fit)
-    hits = [hit for hit in narrowing.ranking.hits if hit.candidate.message.content.strip()]
-    lines: dict[int, list[Line]] = {}
-    left = search.limit
-    for session in narrowing.chosen:
-        inside = [hit for hit in hits if hit.candidate.session == session.id]
-        best = inside[: min(left, profile.messages_per_session)]
-        left -= len(best)
-        lines[session.id] = _with_neighbours(connection, request, best, profile.neighbours)
-    related = [session for _, session in sharing_topics(narrowing.chosen, narrowing.others)]
-    return _as_hits(narrowing.chosen, lines), _as_hits(related[: profile.related])
-
-
-def _with_neighbours(
-    connection: Connection, request: Request, best: Sequence[Scored], reach: int
-) -> list[Line]:
-    """Return these messages with `reach` neighbours on either side, in order of time."""
-    if not best:
-        return []
-    score = {hit.candidate.id: hit.score for hit in best}
-    near = candidate_rows.around(connection, request.scope, list(score), reach)
-    shown = [message for message in messages.by_id(connection, near) if message.content.strip()]
-    return [as_line(message, score.get(message.id)) for message in sorted(shown, key=lambda m: m.stamp)]
-
-
-def _as_hits(
-    sessions: Sequence[RetrievedSession], lines: Mapping[int, list[Line]] = MappingProxyType({})
-) -> list[SessionHit]:
-    """Return sessions as hits of a search; `lines` are the messages to show of each."""
-    return [
-        SessionHit(
-            session_id=session.id,
-            rank=number,
-            score=round(session.score, 6),
-            components=rounded(session.components),
-            started_at=session.started_at,
-            ended_at=session.ended_at,
-            message_count=session.message_count,
-            topics=list(session.topics),
-            summary=session.summary,
-            messages=lines.get(session.id, []),
-        )
-        for number, session in enumerate(sessions, start=1)
-    ]

@@ -10,7 +10,7 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ingest import accept
 from pipeline.people.identities import link
 from pipeline.recall import build_context, more, search
-from pipeline.recall import search as modes
+from pipeline.recall import search_modes as modes
 from pipeline.store.connections.database import Database
 from schemas.errors import NotFound
 from schemas.messages import ChatIn, MessageIn

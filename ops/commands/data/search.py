@@ -96,7 +96,7 @@ def more(
     """
     with call.opened() as (settings, database):
         from pipeline.operations import lookup
-        from pipeline.recall.search import more as find_more
+        from pipeline.recall.search_modes import more as find_more
 
         with database.tenant(settings.tenant) as connection:
             chat_id = lookup.find_session(connection, session).chat_id if chat is None else chat

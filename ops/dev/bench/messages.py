@@ -14,7 +14,7 @@ from ops.dev.bench.talk import VOCABULARY, conversation, question_words
 from ops.dev.figures import Figure, spread
 from ops.dev.observe import Say, count, timed
 from ops.dev.shipped import Shipped
-from pipeline.recall.search import search
+from pipeline.recall.search_modes import search
 from schemas.search import SearchQuery
 from schemas.settings import Settings
 

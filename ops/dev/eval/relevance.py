@@ -15,7 +15,7 @@ from ops.dev.figures import Outcome
 from ops.dev.observe import Say
 from ops.dev.shipped import Shipped
 from pipeline.memories import documents, statements
-from pipeline.recall.search import search_memories
+from pipeline.recall.search_modes import search_memories
 from pipeline.text.truncate import one_line
 from schemas.context import Context
 from schemas.memory.documents import DocumentIn

@@ -2,7 +2,8 @@
 
 A message's header is only its speaker, and a question is embedded without the names of people in the chat
 (`pipeline.recall.question.parse`): a name in the question would rank short messages of little else than that name
-first, and words that all headers share make messages more similar. A session, standing for many messages, has the full header.
+first, and words that all headers share make messages more similar. A session, standing for many messages, has the
+full header.
 """
 
 from collections.abc import Callable, Iterable

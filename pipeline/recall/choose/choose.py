@@ -82,9 +82,7 @@ def recent_worths(
 
     As much as it is to the question, at least `base`, and no less than an older one, which it leads to.
     """
-    values = [
-        max(worth.get(m.id, 0.0), base) if number < recent_reach else 0.0 for number, m in enumerate(recent)
-    ]
+    values = [max(worth.get(m.id, 0.0), base) if number < reach else 0.0 for number, m in enumerate(recent)]
     best = 0.0
     for number in range(len(values) - 1, -1, -1):
         best = max(best, values[number])

@@ -56,9 +56,9 @@ def blended(scored: Sequence[Scored], terms: int, now: datetime, covered: Collec
     best = max((hit.score - hit.parts.get(_QUOTED_PART, 0.0) for hit in scored), default=0.0)
     hits = []
     for hit in scored:
-        message, factor = hit.candidate, COVERED_FACTOR if hit.candidate.session in covered else 1.0
-        share = len(message.terms) / max(terms, 1)
-        parts = blend_parts(hit.parts, best, now - message.sent_at, share, factor)
+        candidate, factor = hit.candidate, COVERED_FACTOR if hit.candidate.session in covered else 1.0
+        share = len(candidate.terms) / max(terms, 1)
+        parts = blend_parts(hit.parts, best, now - candidate.message.sent_at, share, factor)
         hits.append(hit._replace(score=sum(parts.values()), parts=parts))
     return _best_first(hits)
 
@@ -108,7 +108,7 @@ def _less_similar(hit: Scored, factor: float, similarity: float) -> Scored:
 
 def overlap(one: Candidate, other: Candidate) -> float:
     """Return the Jaccard index of two messages' words."""
-    words, other_words = set(one.text.casefold().split()), set(other.text.casefold().split())
+    words, other_words = (set(c.message.content.casefold().split()) for c in (one, other))
     return len(words & other_words) / max(len(words | other_words), 1)
 
 

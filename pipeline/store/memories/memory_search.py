@@ -22,7 +22,6 @@ from pipeline.store.memories.memory_conditions import (
     visible,
 )
 from pipeline.store.vectors.vectors import halved
-from pipeline.text.bm25 import K1, B
 from schemas.vectors import EmbeddingSpace, Vector
 
 CANDIDATES_PER_ARM = 100
@@ -60,11 +59,8 @@ def listing(
     return _shown(run(connection, statement, **which.parameters(), **values), seen)
 
 
-# BM25 over the memories that are found; each is asked in its own language, and the usual length is that of those that
-# have a word of the question. As in `pipeline.recall.rank.features`, `words` is the geometric mean of two shares: of
-# the best score, and of what all words could give.
-_IDF = "ln(1 + (total - {df} + 0.5) / ({df} + 0.5))"
-_BY_WORDS = f"""
+# The share of the query's words, read in the language of each memory.
+_BY_WORDS = """
     asked AS MATERIALIZED (
         SELECT language, lexemes, CAST(any_of AS tsquery) AS query FROM (
             SELECT language, array_agg(lexeme) AS lexemes,
@@ -72,25 +68,12 @@ _BY_WORDS = f"""
             FROM (SELECT DISTINCT language FROM found) AS found_in
             CROSS JOIN LATERAL unnest(tsvector_to_array(words_of(language, :text))) AS lexeme
             GROUP BY language) of_language
-    ), frequency AS MATERIALIZED (
-        SELECT m.id, asked.language, length(m.tsv) AS size, t.lexeme, cardinality(t.positions) AS tf
-        FROM found JOIN asked USING (language) JOIN memories m USING (id) CROSS JOIN LATERAL unnest(m.tsv) t
-        WHERE m.tsv @@ asked.query AND t.lexeme = ANY(asked.lexemes)
-    ), counted AS (
-        SELECT language, lexeme, count(*) AS df FROM frequency GROUP BY language, lexeme
-    ), documents AS (
-        SELECT language, lexeme, coalesce(df, 0) AS df, (SELECT count(*) FROM found)::float8 AS total,
-            (SELECT avg(size) FROM frequency) AS usual
-        FROM asked CROSS JOIN LATERAL unnest(lexemes) AS lexeme LEFT JOIN counted USING (language, lexeme)
-    ), attainable AS (
-        SELECT language, sum({_IDF.format(df="df")} * ({K1} + 1)) AS most FROM documents GROUP BY language
-    ), scored AS (
-        SELECT id, language, sum({_IDF.format(df="df")} * tf * ({K1} + 1)
-            / (tf + {K1} * (1 - {B} + {B} * size / usual))) AS score
-        FROM frequency JOIN documents USING (language, lexeme) GROUP BY id, language
     ), by_words AS (
-        SELECT id, score / sqrt(most * max(score) OVER ()) AS words FROM scored JOIN attainable USING (language)
-        ORDER BY words DESC, id DESC LIMIT :candidates
+        SELECT id, words FROM found JOIN asked USING (language) CROSS JOIN LATERAL (
+            SELECT count(*)::float8 / cardinality(lexemes) AS words
+            FROM memories m CROSS JOIN LATERAL unnest(m.tsv) AS held
+            WHERE m.id = found.id AND m.tsv @@ asked.query AND held.lexeme = ANY(lexemes)) AS held
+        WHERE words > 0 ORDER BY words DESC, id DESC LIMIT :candidates
     )"""
 
 
@@ -106,8 +89,8 @@ def search(
 ) -> list[Row[Any]]:
     """Return the nearest memories by words and by meaning that are believed and may be shown.
 
-    `words` is 0 to 1, null without a word of the query; `cosine` is null for what has no vector, and `mean` is that of
-    all; `at` is the time that is asked about. In no order.
+    `words` is 0 to 1, null without a word of the query; `cosine` is null for what has no vector; `at` is the time that
+    is asked about. In no order.
     """
     cosine, join = compared(None if query is None else space)
     allowed = f"{which.sql()} AND {visible('m')} AND {SAID} AND {BELIEVED}"
@@ -120,7 +103,7 @@ def search(
         ), near AS MATERIALIZED (
             SELECT id FROM by_words UNION SELECT id FROM by_meaning
         )
-        SELECT m.*, replaced.*, by_words.words, found.cosine, (SELECT avg(cosine) FROM found) AS mean,
+        SELECT m.*, replaced.*, by_words.words, found.cosine,
             coalesce(CAST(:as_of AS timestamptz), now()) AS at
         FROM near CROSS JOIN LATERAL (
             SELECT {COLUMNS}, m.tenant_id, {since("m")} AS since FROM memories m WHERE m.id = near.id OFFSET 0) m

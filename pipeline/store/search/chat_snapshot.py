@@ -177,9 +177,7 @@ def read(
     return None if row.chat_id is None else _snapshot(row, of_key)
 
 
-def lexemes_of(
-    connection: Connection, snapshot: ChatSnapshot, texts: Iterable[str]
-) -> dict[str, Sequence[str]]:
+def lexemes_of(connection: Connection, snapshot: ChatSnapshot, texts: Iterable[str]) -> dict[str, list[str]]:
     """Return the lexemes of each text; those of words that the snapshot did not look up are looked up at once."""
     known = {text: snapshot.lexemes(text) for text in texts}
     missing = [text for text, lexemes in known.items() if lexemes is None]

@@ -8,7 +8,7 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ingest import accept
 from pipeline.memories import statements
 from pipeline.people import identities
-from pipeline.recall.search import search_memories
+from pipeline.recall.search_modes import search_memories
 from pipeline.store.connections.database import Database
 from pipeline.store.vectors import spaces, vectors
 from schemas.errors import NotFound

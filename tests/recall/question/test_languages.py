@@ -7,7 +7,7 @@ import pytest
 from pipeline.recall.question import parse
 from pipeline.recall.question.parse import read_in
 from pipeline.text.languages import LANGUAGES
-from tests.recall.ask.test_parse import EARLIEST, NOW
+from tests.recall.question.test_parse import EARLIEST, NOW
 from tests.text.test_cues import EXAMPLES
 
 PEOPLE = ["Ben", "Ann Lee", "Бен", "本田", "Mar"]

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 from pipeline.memories import manual_changes
 from pipeline.memories import statements as memories
 from pipeline.memories.manual_changes import Changed
-from pipeline.recall.search import search_memories
+from pipeline.recall.search_modes import search_memories
 from schemas.base import Frozen
 from schemas.memory.memories import Memory, MemoryFilter, MemoryPayload, MemoryQuery, MemoryResult
 from schemas.memory.memory_changes import MemoryCorrection, MemoryEdit, MemoryPromotion, MemoryReceipt

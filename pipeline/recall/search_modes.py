@@ -14,6 +14,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import Connection, Row
@@ -24,17 +25,14 @@ from pipeline.memories import statements
 from pipeline.recall import refine, relevance
 from pipeline.recall.find.candidates import retrieve
 from pipeline.recall.find.memories import worth
-from pipeline.recall.narrowing import allowed, search_contextual, search_topic
+from pipeline.recall.find.sessions import RetrievedSession, sharing_topics
+from pipeline.recall.narrowing import allowed, narrow
 from pipeline.recall.pack.explain import as_line, message_hits, preview, rounded
+from pipeline.recall.profiles import PROFILES
 from pipeline.recall.rank.features import best_cosines
-from pipeline.recall.rank.rank import Ranking, ranking_of
+from pipeline.recall.rank.rank import Ranking, Scored, ranking_of
 from pipeline.recall.relevance import LIMIT, By, evidence_of
-from pipeline.recall.request import (
-    Request,
-    Stopwatch,
-    find_chat,
-    for_search,
-)
+from pipeline.recall.request import Request, Stopwatch, find_chat, for_search
 from pipeline.store.connections.database import Database
 from pipeline.store.memories import memory_search
 from pipeline.store.memories.memory_conditions import MemoryConditions
@@ -47,7 +45,7 @@ from pipeline.text.excerpt import Wanted
 from pipeline.text.languages import FALLBACK
 from schemas.errors import NotFound
 from schemas.memory.memories import MemoryHit, MemoryQuery, MemoryResult
-from schemas.search import MessageHit, MoreQuery, MoreResult, SearchQuery, SearchResult
+from schemas.search import Line, MessageHit, MoreQuery, MoreResult, SearchQuery, SearchResult, SessionHit
 from schemas.sessions import Message
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace, VectorSearch
@@ -202,6 +200,72 @@ def _hits(
     ]
 
 
+MIN_TOPIC_FIT = 0.25
+"""Minimum fit of a session to be on a topic, unless a query sets another."""
+
+
+def search_topic(connection: Connection, request: Request, search: SearchQuery) -> list[SessionHit]:
+    """Return the sessions on a topic: the best first, or in order of time if the query names a time window."""
+    min_fit = MIN_TOPIC_FIT if search.min_similarity is None else search.min_similarity
+    fitting = narrow(connection, request, sessions=search.limit, min_fit=min_fit).chosen
+    hits = _as_hits(fitting)
+    if search.since is not None or search.until is not None:
+        return sorted(hits, key=lambda hit: (hit.started_at, hit.session_id))
+    return hits
+
+
+def search_contextual(
+    connection: Connection, request: Request, search: SearchQuery
+) -> tuple[list[SessionHit], list[SessionHit]]:
+    """Return the best sessions with their best messages and neighbours, none if none fits well, and related ones."""
+    profile = PROFILES["contextual"]
+    min_fit = profile.min_session_fit if search.min_similarity is None else search.min_similarity
+    narrowing = narrow(connection, request, sessions=profile.sessions, min_fit=min_fit)
+    hits = [hit for hit in narrowing.ranking.hits if hit.candidate.message.content.strip()]
+    lines: dict[int, list[Line]] = {}
+    left = search.limit
+    for session in narrowing.chosen:
+        inside = [hit for hit in hits if hit.candidate.session == session.id]
+        best = inside[: min(left, profile.messages_per_session)]
+        left -= len(best)
+        lines[session.id] = _with_neighbours(connection, request, best, profile.neighbours)
+    related = [session for _, session in sharing_topics(narrowing.chosen, narrowing.others)]
+    return _as_hits(narrowing.chosen, lines), _as_hits(related[: profile.related])
+
+
+def _with_neighbours(
+    connection: Connection, request: Request, best: Sequence[Scored], reach: int
+) -> list[Line]:
+    """Return these messages with `reach` neighbours on either side, in order of time."""
+    if not best:
+        return []
+    score = {hit.candidate.id: hit.score for hit in best}
+    near = candidate_rows.around(connection, request.scope, list(score), reach)
+    shown = [message for message in messages.by_id(connection, near) if message.content.strip()]
+    return [as_line(message, score.get(message.id)) for message in sorted(shown, key=lambda m: m.stamp)]
+
+
+def _as_hits(
+    sessions: Sequence[RetrievedSession], lines: Mapping[int, list[Line]] = MappingProxyType({})
+) -> list[SessionHit]:
+    """Return sessions as hits of a search; `lines` are the messages to show of each."""
+    return [
+        SessionHit(
+            session_id=session.id,
+            rank=number,
+            score=round(session.score, 6),
+            components=rounded(session.components),
+            started_at=session.started_at,
+            ended_at=session.ended_at,
+            message_count=session.message_count,
+            topics=list(session.topics),
+            summary=session.summary,
+            messages=lines.get(session.id, []),
+        )
+        for number, session in enumerate(sessions, start=1)
+    ]
+
+
 def more(database: Database, tenant_id: str, query: MoreQuery, *, settings: Settings) -> MoreResult:
     """Fetch up to `query.limit` messages of a session, nearest to the shown ones, in order of time.
 
@@ -264,10 +328,10 @@ def search_memories(
         rows = memory_search.search(
             connection, conditions, seen, content=query.query, space=space, query=vector, as_of=query.as_of
         )
-    relevance, by = _relevance(query.query, rows, space)
+    probabilities, by = _relevance(query.query, rows, space)
     scored = [
         (row, value * math.prod(factors.values()), {"relevance": value, **factors})
-        for row, value in zip(rows, relevance, strict=True)
+        for row, value in zip(rows, probabilities, strict=True)
         if value >= LIMIT or query.fill
         for factors in [worth(row, row.at)]
     ]
@@ -283,7 +347,7 @@ def search_memories(
         )
         for number, (row, score, parts) in enumerate(scored[: query.limit], start=1)
     ]
-    best = max(relevance, default=0.0)
+    best = max(probabilities, default=0.0)
     return MemoryResult(hits=hits, evidence=relevance.level_of_text(best, by), degraded=degraded)
 
 
