@@ -34,12 +34,17 @@ class Entered:
 
 @contextmanager
 def entered() -> Iterator[dict[CodeType, Entered]]:
-    """Record the functions that the body enters, in order of their first call; without comprehensions and lambdas."""
+    """Record the functions that the body enters, in order of their first call."""
     functions: dict[CodeType, Entered] = {}
 
     def profile(frame: FrameType, event: str, _: object) -> None:
         code, module = frame.f_code, str(frame.f_globals.get("__name__", ""))
-        if event not in {"call", "return"} or code.co_name.startswith("<"):
+        # of comprehensions and lambdas, and what dataclasses generate, nobody reads the code
+        if (
+            event not in {"call", "return"}
+            or code.co_name.startswith("<")
+            or code.co_filename.startswith("<")
+        ):
             return
         if module.partition(".")[0] not in _PACKAGES:
             return
@@ -67,8 +72,9 @@ def trace(settings: Settings, question: str, profile: str, say: Say) -> Outcome:
     """Fill a sample chat, put a question to it twice, and trace the second time."""
     with shipped.temporary(settings) as backscroll:
         sample = read_chat(CHAT)
+        asker = sample.messages[0].sender_id
         backscroll.fill(sample.chat, sample.messages, say)
-        options = {"profile": profile, "include_history": True, "user_id": sample.messages[0].sender_id}
+        options = {"profile": profile, "include_history": True, "explain": False, "user_id": asker}
         backscroll.ask(sample.chat.chat_id, question, BUDGET, **options)
         with entered() as functions:
             backscroll.ask(sample.chat.chat_id, question, BUDGET, **options)
