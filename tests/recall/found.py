@@ -97,6 +97,56 @@ def session(number: int, summary: str, score: float, **fields: Any) -> Retrieved
     return RetrievedSession(id=number, summary=summary, score=score, **given)
 
 
+def requested(
+    question: str,
+    *,
+    messages: int = 0,
+    latest: Sequence[Message] = (),
+    language: str = "english",
+    time_zone: str = "UTC",
+    profile: str = "balanced",
+    parameters: Mapping[str, Any] | None = None,
+    **fields: Any,
+) -> Request:
+    """A question to a chat of so many messages, parsed; `fields` are the request's."""
+    chat = Chat(
+        chat_id="test:talk",
+        platform="test",
+        kind="group",
+        title="Talk",
+        time_zone=time_zone,
+        language=language,
+        message_count=messages,
+        lexeme_count=0,
+        memory=True,
+    )
+    snapshot = ChatSnapshot(
+        chat=chat,
+        people={},
+        sessions=0,
+        began=START,
+        asker=None,
+        now=NOW,
+        logged=[],
+        recent=latest,
+        space=None,
+        indexed=False,
+        size=messages,
+        present=None,
+        members=[],
+        suppression_key=None,
+        _lexemes={},
+    )
+    read = parse.read(question, [], START, NOW, language)
+    given: dict[str, Any] = {
+        "question": read,
+        "queries": [QueryTerms(content=read.content, lexemes=[])],
+        "questions": Questions.of(question, language),
+        "parameters": replace(PROFILES[profile], **(parameters or {})),
+    }
+    return Request(snapshot=snapshot, **given | fields)
+
+
 def assembled(
     question: str,
     ranked: Sequence[Scored] = (),
@@ -114,40 +164,14 @@ def assembled(
     asked = {name: value for name, value in fields.items() if name in ContextQuery.model_fields}
     query = ContextQuery.model_validate({"chat_id": "test:talk", "query": question} | asked)
     parameters = {name: value for name, value in fields.items() if name not in asked}
-    chat = Chat(
-        chat_id="test:talk",
-        platform="test",
-        kind="group",
-        title="Talk",
-        time_zone=time_zone,
+    request = requested(
+        question,
+        messages=len(ranked),
+        latest=latest,
         language=language,
-        message_count=len(ranked),
-        lexeme_count=0,
-        memory=True,
-    )
-    read = parse.read(question, [], START, NOW, language)
-    request = Request(
-        question=read,
-        queries=[QueryTerms(content=read.content, lexemes=[])],
-        questions=Questions.of(question, language),
-        snapshot=ChatSnapshot(
-            chat=chat,
-            people={},
-            sessions=0,
-            began=START,
-            asker=None,
-            now=NOW,
-            logged=[],
-            recent=latest,
-            space=None,
-            indexed=False,
-            size=len(ranked),
-            present=None,
-            members=[],
-            suppression_key=None,
-            _lexemes={},
-        ),
-        parameters=replace(PROFILES[query.profile], **parameters),
+        time_zone=time_zone,
+        profile=query.profile,
+        parameters=parameters,
     )
     ordered = sorted(ranked, key=lambda each: -each.score)
     frequency = Counter(term for each in ranked for term in each.candidate.terms)

@@ -9,11 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.recall import relevance
-from pipeline.recall.find.candidates import Statistics
+from pipeline.recall.find.candidates import CandidateSet, Statistics
 from pipeline.recall.rank.rank import Scored
 from pipeline.recall.relevance import LIMIT, MIN_MESSAGES, NEAREST, WEIGHT_LIMITS, By, Evidence, fitted
+from pipeline.recall.request import QueryTerms
 from pipeline.text.excerpt import Wanted
-from tests.recall.found import hit
+from schemas.vectors import Calibration, EmbeddingSpace
+from tests.recall.found import hit, requested
 
 CHAT = Statistics(
     messages=1000,
@@ -78,6 +80,32 @@ def test_it_is_never_denied_where_nobody_can_tell() -> None:
     assert (few.level, waits.level) == ("weak", "weak")
     assert f"has {MIN_MESSAGES - 1} messages" in few.unsure
     assert waits.unsure == "messages wait for their vectors"
+
+
+@pytest.mark.parametrize(
+    ("question", "levels"),
+    [("What does the boiler show?", {"weak", "strong"}), ("Was zeigt der Kessel an?", {"none"})],
+)
+def test_a_question_in_another_language_than_the_chat_is_never_denied(
+    question: str, levels: set[str]
+) -> None:
+    # Given a German chat in which nothing is like the question, compared by a model that knows both languages
+    space = EmbeddingSpace(
+        provider="onnx", model="multilingual-e5-small", dimensions=2, questions=Calibration(slope=1, height=0)
+    )
+    terms = QueryTerms(content=question, lexemes=["kessel"], embedded=(space, [1.0, 0.0]))
+    request = requested(question, language="german", messages=1000, queries=[terms])
+    nothing = CandidateSet(
+        candidates=[],
+        statistics=CHAT,
+        arms={},
+        vector_search="exact",
+        rows_compared=0,
+        keyword_search="exact",
+    )
+    evidence = relevance.evidence_of(request, found("", cosine=0.05), nothing)
+    assert evidence is not None
+    assert evidence.level in levels
 
 
 @given(SCORES)
