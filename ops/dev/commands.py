@@ -80,7 +80,8 @@ def trace(
 ) -> None:
     """Show the way of a question: the functions that it enters once all is warm, in order, by module, with times.
 
-    On a database of its own. Times are in milliseconds and include what a function called; tracing doubles them.
+    On a database of its own. Times are in milliseconds and include what a function called; tracing doubles them. With
+    `--json` also its SQL as it ran, values included.
     """
     from ops.dev.trace import trace
 

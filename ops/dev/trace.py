@@ -4,9 +4,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from time import perf_counter
 from types import CodeType, FrameType
+from typing import Any
+
+import psycopg
+from sqlalchemy import Connection, Engine, event
 
 from ops.dev import shipped
 from ops.dev.eval.samples import read_chat
@@ -68,21 +73,41 @@ def entered() -> Iterator[dict[CodeType, Entered]]:
         sys.setprofile(None)
 
 
+@contextmanager
+def run_statements() -> Iterator[list[str]]:
+    """Record the SQL that the body runs, with its values in it: psql runs it for a session with `app.tenant_id` set."""
+    statements: list[str] = []
+
+    def record(_: Connection, cursor: Any, statement: str, values: Any, *__: Any) -> None:
+        driver = cursor.connection
+        statements.append(psycopg.ClientCursor(driver).mogrify(statement, values))
+
+    event.listen(Engine, "before_cursor_execute", record)
+    try:
+        yield statements
+    finally:
+        event.remove(Engine, "before_cursor_execute", record)
+
+
 def trace(settings: Settings, question: str, profile: str, say: Say) -> Outcome:
-    """Fill a sample chat, put a question to it twice, and trace the second time."""
+    """Fill a sample chat, put a question to it twice, and trace the second time; the SQL is that of a third."""
     with shipped.temporary(settings) as backscroll:
         sample = read_chat(CHAT)
-        asker = sample.messages[0].sender_id
         backscroll.fill(sample.chat, sample.messages, say)
-        options = {"profile": profile, "include_history": True, "explain": False, "user_id": asker}
-        backscroll.ask(sample.chat.chat_id, question, BUDGET, **options)
+        options = {"profile": profile, "include_history": True, "explain": False}
+        options["user_id"] = sample.messages[0].sender_id
+        ask = partial(backscroll.ask, sample.chat.chat_id, question, BUDGET, **options)
+        ask()
         with entered() as functions:
-            backscroll.ask(sample.chat.chat_id, question, BUDGET, **options)
+            ask()
+        with run_statements() as statements:
+            ask()
     steps = [step for step in functions.values() if step.module != "ops.dev.shipped"]
     found = {
         "functions": len(steps),
         "modules": len({step.module for step in steps}),
         "of_recall": len({step.module for step in steps if step.module.startswith("pipeline.recall")}),
+        "statements": len(statements),
     }
     way = [
         {
@@ -94,4 +119,6 @@ def trace(settings: Settings, question: str, profile: str, say: Say) -> Outcome:
         }
         for module, run in groupby(steps, key=lambda step: step.module)
     ]
-    return Outcome(found=found | {"way (ms, with what was called)": way})
+    return Outcome(
+        found=found | {"way (ms, with what was called)": way, "sql": statements}, only_in_json=["sql"]
+    )
