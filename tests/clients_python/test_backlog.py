@@ -1,17 +1,19 @@
 """What waits: how it is sent, what it keeps waiting, and what of it is set aside, looked at, sent again and dropped."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import sqlite3
 import threading
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from backscroll_client import BufferUnusable, buffer
+from backscroll_client import Backscroll, BufferUnusable, buffer
 from backscroll_client.__main__ import main
 from backscroll_client.errors import NoAnswer, Refused
 from backscroll_client.lanes import Lane
@@ -109,6 +111,7 @@ def test_what_is_put_off_keeps_only_its_own_chat_waiting(
     api.ill = {ONE: put_off}
     with api.client(path) as memory:
         assert memory.flush() is False
+        assert "not all that waits could be sent" in caplog.text
         # Then what is before it is there, and what is behind it waits, as its order is kept
         assert api.kept == {ONE: names(0), TWO: names(0)}
         # and others go on, by every way, while nothing is asked again before it may be
@@ -116,6 +119,7 @@ def test_what_is_put_off_keeps_only_its_own_chat_waiting(
         assert memory.add(ONE, said(8)) is False
         assert memory.add(TWO, said(9)) is True
         assert memory.search(ONE, "?")["hits"] == []
+        assert "an answer does not know all that was handed over before" in caplog.text
         assert api.requests == 2
         # until it is taken, or dropped
         assert memory.flush() is False
@@ -166,27 +170,28 @@ def test_the_chat_of_an_event_is_told_from_what_its_platform_sends(
     assert api.kept == {f"{platform}:2": names(2), f"{platform}:3": names(3)}
 
 
+@pytest.mark.parametrize(("patience", "seconds"), [(2, 2), (0, 1)])
 def test_a_question_does_not_wait_for_what_waits_longer_than_its_patience(
-    api: Api, path: Path, caplog: pytest.LogCaptureFixture
+    api: Api, path: Path, caplog: pytest.LogCaptureFixture, patience: float, seconds: float
 ) -> None:
     left(api, path, "good")
     timeouts = []
 
     def hangs(request: httpx.Request, api: Api) -> httpx.Response:
-        timeouts.append(request.extensions["timeout"]["read"])
+        timeouts.append([request.extensions["timeout"][part] for part in ("read", "connect")])
         raise httpx.ReadTimeout("late")
 
     api.ill[ONE] = hangs
-    with api.client(path, patience=2) as memory:
+    with api.client(path, patience=patience) as memory:
         assert memory.search(ONE, "?")["hits"] == []
-        assert timeouts == [2]
+        assert timeouts == [[seconds, seconds]]
         assert "an answer does not know all that was handed over before" in caplog.text
         # nor for it each time
         assert memory.search(ONE, "?")["hits"] == []
         assert len(timeouts) == 1
         # while a flush has time
         assert memory.flush() is False
-        assert timeouts[1:] == [60]
+        assert timeouts[1:] == [[60, 5]]
 
 
 def test_a_question_does_not_wait_for_another_call_longer_than_its_patience(api: Api, path: Path) -> None:
@@ -303,6 +308,94 @@ def test_a_full_buffer_stops_nothing_that_the_api_takes(api: Api, path: Path) ->
         with pytest.raises(BufferUnusable, match=r"full: 1 requests wait.*hand it over again"):
             memory.add(ONE, said(3))
     assert api.kept == {TWO: names(2)}
+    # and what waits is sent before what is behind it, of whichever chat
+    with api.client(path, max_buffered=2) as memory:
+        api.ill[TWO] = api.ill[ONE]
+        assert memory.add(TWO, said(4)) is False
+        api.ill = {}
+        assert memory.add(TWO, said(5)) is True
+    assert api.kept == {ONE: names(1), TWO: names(2, 4, 5)}
+
+
+@pytest.mark.parametrize("is_opened_again", [False, True])
+def test_what_is_set_aside_takes_its_place_in_the_buffer(api: Api, path: Path, is_opened_again: bool) -> None:
+    left(api, path, BAD, BAD)
+    memory = api.client(path, max_buffered=3)
+    assert memory.flush() is True
+    if is_opened_again:
+        memory.close()
+        memory = api.client(path, max_buffered=3)
+    api.ill[ONE] = lambda request, api: problem(503)
+    with memory:
+        assert memory.add(ONE, said(3)) is False
+        with pytest.raises(BufferUnusable, match=r"full: 1 requests wait for the API, 2 are set aside"):
+            memory.add(ONE, said(4))
+
+
+FATES: list[Callable[[Backscroll], bool]] = [
+    lambda memory: True,
+    lambda memory: len(memory.set_aside()) == 1,
+    lambda memory: memory.send_again(1) == 1,
+    # it is gone already
+    lambda memory: memory.drop(2) == 0,
+]
+
+
+@pytest.mark.parametrize("is_so", FATES)
+def test_what_became_of_what_waited_is_known_though_the_disk_was_full(
+    api: Api,
+    path: Path,
+    disk: type[Disk],
+    monkeypatch: pytest.MonkeyPatch,
+    is_so: Callable[[Backscroll], bool],
+) -> None:
+    left(api, path, BAD, "good")
+    with api.client(path) as memory:
+        monkeypatch.setattr(disk, "is_full", True)
+        assert memory.flush() is True
+        monkeypatch.setattr(disk, "is_full", False)
+        assert is_so(memory)
+    with api.client(path) as memory:
+        assert memory.waiting + len(memory.set_aside()) == 1
+        assert memory.drop(1) == 1
+    assert api.kept[ONE] == names(1)
+
+
+def test_a_file_that_cannot_be_read_any_more_is_told_to_whoever_is_not_served(
+    api: Api, path: Path, clock: Clock, disk: type[Disk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(request: httpx.Request, api: Api) -> httpx.Response:
+        monkeypatch.setattr(disk, "is_broken", True)
+        return api.take(request)
+
+    left(api, path, "good")
+    with api.client(path) as memory:
+        # Given a disk that breaks before what is handed over is sent
+        api.ill[ONE] = breaks
+        with pytest.raises(BufferUnusable, match="disk I/O error"):
+            memory.add(TWO, said(1))
+        monkeypatch.setattr(disk, "is_broken", False)
+        api.ill[ONE] = lambda request, api: problem(503)
+        assert memory.add(ONE, said(2)) is False
+        # and one that breaks after it
+        clock.now += 1
+        api.ill[TWO] = breaks
+        assert memory.add(TWO, said(3)) is True
+        monkeypatch.setattr(disk, "is_broken", False)
+    assert api.kept == {ONE: names(0), TWO: names(1, 3)}
+
+
+def test_a_file_of_something_else_is_refused_and_let_go(api: Api, path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as file:
+        file.execute("CREATE TABLE waiting (something)")
+    with pytest.raises(BufferUnusable, match="no such column") as told:
+        api.client(path)
+    # whoever still looks at the error does not hold the file
+    with contextlib.closing(sqlite3.connect(path, timeout=0)) as file:
+        file.execute("DROP TABLE waiting")
+    with api.client(path) as memory:
+        assert memory.add(ONE, said(1)) is True
+    assert str(path) in str(told.value)
 
 
 def test_what_was_set_aside_is_listed_sent_again_and_dropped(api: Api, path: Path) -> None:
