@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from schemas.bots.keys import CurrentKey
 from workers.api import admission
-from workers.api.admission import COUNTED, RequestRates, admit, permit
+from workers.api.admission import COUNTED, RequestRates, admit, permit, take_messages
 from workers.api.errors import HttpError
 from workers.api.scopes import Access, ChatPlace
 
@@ -149,8 +149,10 @@ def test_a_key_without_a_rate_and_that_of_the_settings_make_as_many_as_they_like
     clock: SimpleNamespace,
 ) -> None:
     rates = RequestRates(1)
-    for key in (key_of(), key_of(id=None, requests_per_second=1)):
+    for key in (key_of(), key_of(id=None, requests_per_second=1, messages_per_day=1)):
         assert not any(wait_told(rates, key) for _ in range(1000))
+        # nor are their messages counted anywhere
+        take_messages(None, key, 1000)  # type: ignore[arg-type]
 
 
 def test_keys_do_not_share_a_rate_and_a_tool_s_call_is_counted_with_its_request(

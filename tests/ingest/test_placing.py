@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
+from datetime import timedelta
 
 import psycopg
 
@@ -34,8 +35,7 @@ def once(database: Database) -> runner.Outcome:
 
 
 def test_live_messages_of_a_chat_are_placed_before_those_of_its_import(database: Database) -> None:
-    accept.accept(database, TENANT, CHAT, [message(n) for n in range(600)])
-    rows(database, "UPDATE arrivals SET priority = 1 RETURNING 1")
+    accept.accept(database, TENANT, CHAT, [message(n) for n in range(600)], settle=timedelta(0))
     accept.accept(database, TENANT, CHAT, [message(9000, id="live")])
     once(database)
     assert rows(database, "SELECT count(*), min(priority) FROM arrivals") == [(101, 1)]
