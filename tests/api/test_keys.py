@@ -81,15 +81,17 @@ def test_a_revoked_key_is_refused_by_every_process(settings: Settings, serve: Se
         # Then both refuse it soon, however busy it is
         until_refused(here)
         until_refused(there)
-    problem_of(one.post(f"/v1/keys/{new['id']}/rotate", json={}), 409)
+    assert "was revoked" in problem_of(one.post(f"/v1/keys/{new['id']}/rotate", json={}), 409)["detail"]
 
 
 def test_a_key_ends_when_it_said(standing_client: httpx.Client) -> None:
     client = standing_client
     end = datetime.now(UTC) + timedelta(seconds=2)
-    with using(client, made(client, expires_at=end.isoformat())["key"]) as bot:
+    new = made(client, expires_at=end.isoformat())
+    with using(client, new["key"]) as bot:
         assert bot.get("/v1/keys/current").status_code == 200
         until_refused(bot)
+    assert "has expired" in problem_of(client.post(f"/v1/keys/{new['id']}/rotate", json={}), 409)["detail"]
     past = {"label": "late", "scopes": ["read"], "expires_at": "2001-01-01T00:00:00Z"}
     assert problem_of(client.post("/v1/keys", json=past), 422)["field"] == "expires_at"
 
