@@ -71,7 +71,7 @@ def test_a_chat_whose_claim_was_lost_takes_no_other_with_it(database: Database) 
         return handle(tenant_id, claims)
 
     outcome = runner.run(database, "ingest", late, POLICY)
-    assert outcome.claimed == 3
+    assert (outcome.claimed, "embed" in outcome.follows) == (3, True)
     assert rows(database, "SELECT chat_id FROM arrivals") == [("test:1",)]
 
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from pipeline.erasure import edits
 from pipeline.ingest import accept, session_ranges
 from pipeline.ingest.place import ARRIVALS_AT_ONCE, placer
 from pipeline.ingest.policy import SessionPolicy
@@ -16,7 +17,7 @@ from pipeline.people import membership, suppression
 from pipeline.store.connections.database import Database
 from schemas.messages import MAX_CONTENT_BYTES, MAX_NAME_CHARS, ChatIn, MessageIn
 from schemas.settings import Settings
-from tests.conftest import POLICY, SESSION_POLICY, TENANT, message
+from tests.conftest import EPOCH, POLICY, SESSION_POLICY, TENANT, message
 from tests.test_pipeline import place, rows
 
 CHAT, SILENT = ChatIn(chat_id="test:1"), ChatIn(chat_id="test:2", memory=False)
@@ -76,6 +77,22 @@ def test_a_session_that_goes_on_is_summarized_when_it_has_grown_that_much(databa
     assert rows(database, JOBS) == [("summarize", 0, 0), ("extract", 0, 0)]
 
 
+def test_a_session_of_a_chat_whose_memory_is_off_meanwhile_is_not_summarized(database: Database) -> None:
+    for n, policy in enumerate((replace(EVERYTHING, gap=timedelta(days=10_000)), EVERYTHING)):
+        assert rows(database, JOBS) == []
+        for chat_id, memory in ((CHAT.chat_id, True), ("test:3", not n)):
+            accept.accept(database, TENANT, ChatIn(chat_id=chat_id, memory=memory), [message(n)])
+        place(database, policy)
+    due = "SELECT DISTINCT key FROM jobs WHERE kind IN ('summarize', 'extract')"
+    assert rows(database, due) == [("session:1",)]
+
+
+def test_what_has_no_words_is_not_embedded(database: Database) -> None:
+    accept.accept(database, TENANT, CHAT, [message(0, ""), message(1)])
+    place(database)
+    assert rows(database, "SELECT count(*) FROM jobs WHERE kind = 'embed'") == [(1,)]
+
+
 def test_a_chat_whose_memory_is_off_has_no_sessions_however_they_are_split(database: Database) -> None:
     placed(database, EVERYTHING)
     with database.tenant(TENANT) as connection:
@@ -116,6 +133,11 @@ def test_whoever_is_not_remembered_is_a_member_without_a_name(database: Database
     assert accept.accept(database, TENANT, CHAT, said) == accept.Accepted(new=1, duplicates=0, kept_out=1)
     found = membership.show(database, TENANT, CHAT.chat_id)
     assert (found.members, found.unnamed) == (["test:ann"], True)
+    # and nothing of them waits
+    edits.edit(database, TENANT, CHAT.chat_id, "late", "Oh.", EPOCH, SESSION_POLICY)
+    assert rows(database, "SELECT count(*) FROM pending_changes") == [(1,)]
+    accept.accept(database, TENANT, CHAT, [message(2, sender_id="test:dee", id="late")])
+    assert rows(database, "SELECT count(*) FROM pending_changes") == [(0,)]
 
 
 def test_messages_are_counted_as_new_known_or_kept_out(database: Database) -> None:
