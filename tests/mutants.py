@@ -74,6 +74,7 @@ STORIES: Mapping[str, Sequence[str]] = {
     "pipeline/people/api_keys.py": (*KEYS, "tests/commands/test_keys.py", "tests/erasure"),
     "pipeline/people/visibility.py": ("tests/people",),
     "pipeline/ingest/": SESSIONS,
+    "pipeline/ingest/accept.py": (*SESSIONS, "tests/people/test_consent.py"),
     "pipeline/ingest/sessionize.py": (
         *("tests/ingest/test_session_histories.py", "tests/ingest/test_sessionize.py"),
         *(
@@ -88,7 +89,7 @@ STORIES: Mapping[str, Sequence[str]] = {
         "tests/api/test_refusals.py",
         "tests/api/test_outages.py",
     ),
-    "workers/api/scopes.py": KEYS,
+    "workers/api/scopes.py": (*KEYS, "tests/api/test_refusals.py"),
     "workers/api/admission.py": KEYS,
     "workers/api/keyring.py": ("tests/api/test_keyring.py", *KEYS, "tests/api/test_outages.py"),
     "ops/clients/python/backscroll_client/": ("tests/clients_python",),

@@ -61,8 +61,8 @@ def place(
     `stored` holds every session of the chat and key that lies within `gap` of any arrival, as `windows` says;
     `arrivals` are the new messages' times; `closes` the close markers, ascending.
     """
-    pieces: list[Piece] = [(s.started_at, s.ended_at, s, -1) for s in stored]
-    pieces += [(at, at, None, index) for index, at in enumerate(arrivals)]
+    pieces: list[Piece] = [(s.started_at, s.ended_at, s) for s in stored]
+    pieces += [(at, at, index) for index, at in enumerate(arrivals)]
     return [p for group in _apart(pieces, gap) for p in _joined(group, gap, closes) if p.arrivals]
 
 
@@ -73,7 +73,7 @@ def joined(
 
     `sessions` are some of the one chat and, of the other, all that lie within `gap` of those.
     """
-    pieces: list[Piece] = [(s.started_at, s.ended_at, s, -1) for s in sessions]
+    pieces: list[Piece] = [(s.started_at, s.ended_at, s) for s in sessions]
     return [placement.sessions for placement in _joined(pieces, gap, closes)]
 
 
@@ -94,8 +94,8 @@ def windows(times: Iterable[datetime], gap: timedelta) -> list[tuple[datetime, d
     return stretches
 
 
-Piece = tuple[datetime, datetime, Session | None, int]
-"""A stored session, or an arrival by its index, with where it begins and ends."""
+Piece = tuple[datetime, datetime, Session | int]
+"""Where a stored session, or an arrival, begins and ends, and which it is: an arrival by its index."""
 
 
 def _apart(pieces: Iterable[Piece], gap: timedelta) -> list[list[Piece]]:
@@ -111,15 +111,14 @@ def _apart(pieces: Iterable[Piece], gap: timedelta) -> list[list[Piece]]:
 
 
 def _reach(gap: timedelta, piece: Piece) -> tuple[datetime, datetime, Piece]:
-    start, end, session, _ = piece
-    return (start, end, piece) if session else (start - gap, end + gap, piece)
+    start, end, which = piece
+    return (start - gap, end + gap, piece) if isinstance(which, int) else (start, end, piece)
 
 
 def _joined(pieces: Iterable[Piece], gap: timedelta, closes: Sequence[datetime]) -> list[Placement]:
     placements: list[Placement] = []
-    for start, end, session, index in sorted(pieces, key=lambda piece: piece[:2]):
-        sessions = (session,) if session else ()
-        indexes = () if session else (index,)
+    for start, end, which in sorted(pieces, key=lambda piece: piece[:2]):
+        sessions, indexes = ((), (which,)) if isinstance(which, int) else ((which,), ())
         if placements and _together(placements[-1].ended_at, start, gap, closes):
             last = placements[-1]
             placements[-1] = Placement(

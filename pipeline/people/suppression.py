@@ -31,7 +31,7 @@ def hash_of(key: bytes, kind: Kind, *names: str) -> bytes:
     return hmac.digest(key, "\0".join([kind, *names]).encode(), "sha256")
 
 
-def _sender_names(sender_id: str, chat_id: str, former: Sequence[str] = ()) -> list[Named]:
+def _sender_names(sender_id: str, chat_id: str = "", former: Sequence[str] = ()) -> list[Named]:
     """Return the subjects that would keep out a sender's messages in a chat, also under its `former` ids."""
     ids = {sender_id, *(in_other_chat(sender_id, chat_id, former_chat) for former_chat in former)}
     return [name for sender in ids for name in (("user", sender), ("unremembered", sender))]
@@ -71,7 +71,7 @@ class Admitted:
     messages: list[MessageIn]
     kept_out: list[str]
     # whether a member of the chat among their senders has memory off
-    unnamed: bool = False
+    unnamed: bool
 
 
 def admit(
@@ -171,7 +171,7 @@ def keeps_out(connection: Connection, memory: MemoryIn, content_hash: bytes) -> 
     if memory.learned_in is not None:
         around.append(("chat", memory.learned_in))
     if memory.user_id is not None:
-        around += _sender_names(memory.user_id, memory.learned_in or "")
+        around += _sender_names(memory.user_id)
     listed = _listed(connection, store.key(connection), [entry, *around])
     at = memory.said_at
     if entry in listed and (at is None or _reaches(listed[entry], at)):

@@ -53,8 +53,8 @@ def place_of_question(
     kind: str,
     members: Iterable[str],
     *,
-    unnamed: bool = False,
-    asker: str | None = None,
+    unnamed: bool,
+    asker: str | None,
     apart: bool = False,
 ) -> Place:
     """Return the place of a question, with the chat's members and the asker in it.

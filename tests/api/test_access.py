@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -65,6 +66,19 @@ def test_every_answer_has_an_id_the_senders_own_if_it_is_fit_for_one(lines: Line
     assert first != other
     assert id_of(answered(START, END, headers={HEADER: "bot-12"})[0]) == "bot-12"
     assert id_of(answered(START, END, headers={HEADER: "two words"})[0]) not in {"", "two words"}
+
+
+def test_a_query_has_a_hundred_parameters_and_no_more(lines: Lines) -> None:
+    answers = [answered(START, END, query_string=b"&".join(count * [b"a=b"])) for count in (100, 101)]
+    assert [messages[0]["status"] for messages in answers] == [200, 422]
+    assert "at most 100 parameters" in json.loads(answers[1][-1]["body"])["detail"]
+
+
+def test_a_line_tells_the_time_that_the_answer_took(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = iter([50.0, 52.12345])
+    monkeypatch.setattr(access, "time", SimpleNamespace(perf_counter=lambda: next(moments)))
+    answered(START, END)
+    assert lines[0]["milliseconds"] == 2123.4
 
 
 def test_a_request_has_one_line_without_what_names_people(lines: Lines) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,9 +11,10 @@ from fastapi import Request
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.bots.keys import CurrentKey
+from pipeline.people.api_keys import GrantsTooMuch, _require_within
+from schemas.bots.keys import CurrentKey, KeyIn
 from workers.api import admission
-from workers.api.admission import COUNTED, RequestRates, admit, permit
+from workers.api.admission import COUNTED, RequestRates, admit, permit, take_messages
 from workers.api.errors import HttpError
 from workers.api.scopes import Access, ChatPlace
 
@@ -101,6 +103,30 @@ def test_a_body_names_chats_of_the_key_before_anybody_learns_the_tenant(
             _ = caller.tenant
 
 
+LIMITS = {
+    "requests_per_second": (1, 2),
+    "messages_per_day": (1, 2),
+    "expires_at": ("2126-01-01T00:00:00Z", "2126-01-02T00:00:00Z"),
+}
+SOME = st.none() | st.sets(st.sampled_from([OWN, OTHER]), min_size=1)
+
+
+@given(SOME, SOME, st.sampled_from([*LIMITS]), st.sampled_from([None, 0, 1]), st.sampled_from([None, 0, 1]))
+def test_a_key_gives_no_more_chats_and_no_more_of_anything_than_it_has(
+    chats: set[str] | None, given: set[str] | None, limit: str, own: int | None, wanted: int | None
+) -> None:
+    def fields(chats: set[str] | None, which: int | None) -> dict[str, Any]:
+        return {"chats": chats and sorted(chats)} | ({} if which is None else {limit: LIMITS[limit][which]})
+
+    grant = KeyIn.model_validate({"label": "x", "scopes": ["read"]} | fields(given, wanted))
+    may_chats = chats is None or (given is not None and given <= chats)
+    may = may_chats and (own is None or (wanted is not None and wanted <= own))
+    with nullcontext() if may else pytest.raises(GrantsTooMuch) as refused:
+        _require_within(key_of(**fields(chats, own)), grant)
+    if refused is not None:
+        assert refused.value.field == (limit if may_chats else "chats")
+
+
 # Rates
 
 
@@ -149,8 +175,10 @@ def test_a_key_without_a_rate_and_that_of_the_settings_make_as_many_as_they_like
     clock: SimpleNamespace,
 ) -> None:
     rates = RequestRates(1)
-    for key in (key_of(), key_of(id=None, requests_per_second=1)):
+    for key in (key_of(), key_of(id=None, requests_per_second=1, messages_per_day=1)):
         assert not any(wait_told(rates, key) for _ in range(1000))
+        # nor are their messages counted anywhere
+        take_messages(None, key, 1000)  # type: ignore[arg-type]
 
 
 def test_keys_do_not_share_a_rate_and_a_tool_s_call_is_counted_with_its_request(

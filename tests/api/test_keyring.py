@@ -1,6 +1,8 @@
 """Which keys are let in between two looks into the database, and while it is away."""
 
 import asyncio
+import gc
+import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -8,12 +10,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from pipeline.people.api_keys import PREFIX, digest_of
 from schemas.bots.keys import SCOPES, CurrentKey
 from schemas.errors import DatabaseUnavailable
 from workers.api import keyring
-from workers.api.keyring import AWAY_SECONDS, FRESH_SECONDS, NOTE_SECONDS, Keyring
+from workers.api.keyring import AWAY_SECONDS, FRESH_SECONDS, NOTE_SECONDS, REFRESH_SECONDS, Keyring
 
 OWN = "the-key-of-the-settings"
 
@@ -29,6 +32,7 @@ class Tables:
         self.now = 1000.0
         self.keys: dict[bytes, CurrentKey] = {}
         self.away = False
+        self.queries = 0
         self.read: list[bytes] = []
         self.noted: list[int] = []
 
@@ -47,6 +51,7 @@ class Tables:
         self.away = True
 
     def find(self, _: object, digests: Sequence[bytes]) -> dict[bytes, CurrentKey]:
+        self.queries += 1
         self.read += digests
         return {digest: self.keys[digest] for digest in digests if digest in self.keys}
 
@@ -75,6 +80,8 @@ def with_ring(tables: Tables, story: Callable[[Keyring], Awaitable[None]]) -> No
                 await story(ring)
         finally:
             await ring.close()
+        # nothing of it goes on
+        assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(told())
 
@@ -116,10 +123,18 @@ def test_what_cannot_be_a_key_is_not_looked_up_and_the_key_of_the_settings_needs
     with_ring(tables, story)
 
 
-def test_an_expired_key_is_refused_though_it_is_known(tables: Tables) -> None:
+def test_a_key_that_is_revoked_is_refused_within_the_five_seconds_that_the_guide_says() -> None:
+    assert REFRESH_SECONDS + FRESH_SECONDS <= 5
+
+
+def test_an_expired_key_is_refused_though_it_is_known(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = datetime.now(UTC)
-    tables.add("old", expires_at=now - timedelta(seconds=1))
-    soon = tables.add("soon", expires_at=now + timedelta(hours=1))
+    monkeypatch.setattr(keyring, "datetime", SimpleNamespace(now=lambda _: now))
+    # it ends at the moment that it says
+    tables.add("old", expires_at=now)
+    soon = tables.add("soon", expires_at=now + timedelta(seconds=1))
 
     async def story(ring: Keyring) -> None:
         for _ in range(2):
@@ -153,7 +168,7 @@ def test_while_the_database_is_away_known_keys_go_on_at_once_and_others_are_aske
         assert tries == 3
         # for a while nobody waits for the next try
         for _ in range(5):
-            tables.now += AWAY_SECONDS / 6
+            tables.now += AWAY_SECONDS / 8
             assert await ring.find(secret("bot")) == bot
         assert tries == 3
         for unknown in ("new", "wrong"):
@@ -203,6 +218,76 @@ def test_whoever_hangs_up_takes_nobody_with_them(tables: Tables) -> None:
         found = await asyncio.gather(*waiting, return_exceptions=True)
         assert isinstance(found[0], asyncio.CancelledError)
         assert found[1:] == [bot, bot]
+
+    with_ring(tables, story)
+
+
+def test_whoever_hangs_up_while_the_database_is_away_leaves_no_error_behind(tables: Tables) -> None:
+    tables.away, errors = True, []
+
+    async def story(ring: Keyring) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+        asking = asyncio.create_task(ring.find(secret("bot")))
+        await asyncio.sleep(0)
+        asking.cancel()
+        with pytest.raises(DatabaseUnavailable):
+            await ring.find(secret("other"))
+        del asking
+        gc.collect()
+
+    with_ring(tables, story)
+    assert errors == []
+
+
+def test_the_log_names_no_key_when_they_cannot_be_read(tables: Tables) -> None:
+    def defect(*_: object) -> dict[bytes, CurrentKey]:
+        raise ValueError("parameters: the digest")
+
+    async def story(ring: Keyring) -> None:
+        tables.away = True
+        with pytest.raises(DatabaseUnavailable):
+            await ring.find(secret("bot"))
+        tables.away, tables.find = False, defect  # type: ignore[method-assign]
+        with pytest.raises(ValueError, match="digest"):
+            await ring.find(secret("bot"))
+
+    with capture_logs() as lines:
+        with_ring(tables, story)
+    assert [line["error"] for line in lines] == ["gone", "ValueError"]
+
+
+def test_a_keyring_that_closes_takes_no_connection_from_what_still_reads(tables: Tables) -> None:
+    began, may_end, ends = threading.Event(), threading.Event(), []
+
+    def slow(*_: object) -> dict[bytes, CurrentKey]:
+        began.set()
+        assert may_end.wait(60)
+        ends.append(tables.away)
+        return {}
+
+    tables.find = slow  # type: ignore[method-assign]
+
+    async def told() -> None:
+        ring = Keyring(tables, OWN, "default")  # type: ignore[arg-type]
+        ring.start()
+        asking = asyncio.create_task(ring.find(secret("bot")))
+        await asyncio.to_thread(began.wait, 60)
+        closing = asyncio.create_task(ring.close())
+        await asyncio.wait([closing], timeout=0.1)
+        may_end.set()
+        await closing
+        asking.cancel()
+
+    asyncio.run(told())
+    assert ends == [False]
+
+
+def test_a_keyring_that_nobody_asks_asks_nothing(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keyring, "REFRESH_SECONDS", 0.001)
+
+    async def story(_: Keyring) -> None:
+        await asyncio.sleep(0.05)
+        assert tables.queries == 0
 
     with_ring(tables, story)
 

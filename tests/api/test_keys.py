@@ -81,15 +81,17 @@ def test_a_revoked_key_is_refused_by_every_process(settings: Settings, serve: Se
         # Then both refuse it soon, however busy it is
         until_refused(here)
         until_refused(there)
-    problem_of(one.post(f"/v1/keys/{new['id']}/rotate", json={}), 409)
+    assert "was revoked" in problem_of(one.post(f"/v1/keys/{new['id']}/rotate", json={}), 409)["detail"]
 
 
 def test_a_key_ends_when_it_said(standing_client: httpx.Client) -> None:
     client = standing_client
     end = datetime.now(UTC) + timedelta(seconds=2)
-    with using(client, made(client, expires_at=end.isoformat())["key"]) as bot:
+    new = made(client, expires_at=end.isoformat())
+    with using(client, new["key"]) as bot:
         assert bot.get("/v1/keys/current").status_code == 200
         until_refused(bot)
+    assert "has expired" in problem_of(client.post(f"/v1/keys/{new['id']}/rotate", json={}), 409)["detail"]
     past = {"label": "late", "scopes": ["read"], "expires_at": "2001-01-01T00:00:00Z"}
     assert problem_of(client.post("/v1/keys", json=past), 422)["field"] == "expires_at"
 
@@ -170,16 +172,21 @@ def test_a_key_hands_over_so_many_messages_a_day_at_all_processes(settings: Sett
         # together too many, and none of them is stored
         refused = there.post("/v1/messages", json=body(said(3), said(4)))
         assert "3 messages a day" in problem_of(refused, 429)["detail"]
-        assert 0 < int(refused.headers["retry-after"]) <= 24 * 3600
+        # until midnight in UTC
+        midnight = datetime.fromtimestamp(time.time() + int(refused.headers["retry-after"]), UTC)
+        assert midnight.time().replace(second=0, microsecond=0) == datetime.min.time()
         assert there.post("/v1/messages", json=body(said(3))).json()["accepted"] == 1
         assert here.post("/v1/messages", json=body(said(5))).status_code == 429
 
 
 def test_whatever_stores_what_people_wrote_counts_as_a_message_of_the_day(client: httpx.Client) -> None:
     message, edit = f"/v1/messages/{CHAT}/unknown", {"content": "x" * 60_000}
-    with using(client, made(client, messages_per_day=3)["key"]) as bot:
+    scopes = ["ingest", "context", "write"]
+    with using(client, made(client, messages_per_day=3, scopes=scopes)["key"]) as bot:
         for _ in range(2):
             assert bot.patch(message, json=edit).status_code == 202
+        # what stores nothing does not count
+        assert bot.post("/v1/context", json={"chat_id": CHAT, "query": "?"}).status_code == 200
         assert bot.delete(message).status_code == 200
         edited = {"type": "message.edited", "data": {"chat_id": CHAT, "external_id": "m9", "content": "x"}}
         for method, path, sent in (
@@ -188,6 +195,11 @@ def test_whatever_stores_what_people_wrote_counts_as_a_message_of_the_day(client
             ("PUT", f"/v1/chats/{CHAT}/members", {"members": ["test:ann"]}),
             ("POST", "/v1/events/standard", edited),
             ("POST", "/v1/messages", body()),
+            ("POST", "/v1/contexts/1/answer", {}),
+            ("POST", "/v1/memories", {}),
+            ("PATCH", "/v1/memories/1", {}),
+            ("POST", "/v1/memories/1/correct", {}),
+            ("POST", "/v1/documents", {}),
         ):
             refused = bot.request(method, path, json=sent)
             assert "3 messages a day" in problem_of(refused, 429)["detail"], path

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import httpx
 import pytest
-from backscroll_client import AsyncBackscroll, Backscroll, buffer, exchange
+from backscroll_client import AsyncBackscroll, Backscroll, buffer, client, exchange
 
 PROBLEM = {"Content-Type": "application/problem+json; charset=utf-8"}
 HTML = {"Content-Type": "text/html"}
@@ -111,18 +111,23 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        for module in (buffer, exchange):
+        for module in (buffer, client, exchange):
             monkeypatch.setattr(module, "time", self)
 
     def monotonic(self) -> float:
         """Return the seconds."""
         return self.now
 
+    def sleep(self, seconds: float) -> None:
+        """Let them pass."""
+        self.now += seconds
+
 
 class Disk(sqlite3.Connection):
-    """A connection whose disk may be full, or whose process may end before a statement."""
+    """A connection whose disk may be full or broken, or whose process may end before a statement."""
 
     is_full = False
+    is_broken = False
     # so many statements are executed before the process ends
     lives: int | None = None
     _writes = False
@@ -133,6 +138,8 @@ class Disk(sqlite3.Connection):
             Disk.lives -= 1
             if Disk.lives < 0:
                 raise Killed
+        if Disk.is_broken:
+            raise sqlite3.OperationalError("disk I/O error")
         verb = statement.split()[0]
         writes = verb in ("INSERT", "UPDATE", "DELETE")
         if Disk.is_full and ((verb == "COMMIT" and self._writes) or (writes and not self.in_transaction)):

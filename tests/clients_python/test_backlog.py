@@ -3,20 +3,17 @@
 import asyncio
 import json
 import logging
-import sqlite3
 import threading
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from backscroll_client import BufferUnusable, buffer
 from backscroll_client.__main__ import main
-from backscroll_client.errors import NoAnswer, Refused
+from backscroll_client.errors import NoAnswer
 from backscroll_client.lanes import Lane
 
-from tests.clients_python.doubles import BAD, HTML, Api, Clock, Disk, problem
+from tests.clients_python.doubles import BAD, HTML, Api, Clock, problem
 from tests.waiting import ended
 
 ONE, TWO = "telegram:1", "telegram:2"
@@ -109,6 +106,7 @@ def test_what_is_put_off_keeps_only_its_own_chat_waiting(
     api.ill = {ONE: put_off}
     with api.client(path) as memory:
         assert memory.flush() is False
+        assert "not all that waits could be sent" in caplog.text
         # Then what is before it is there, and what is behind it waits, as its order is kept
         assert api.kept == {ONE: names(0), TWO: names(0)}
         # and others go on, by every way, while nothing is asked again before it may be
@@ -116,6 +114,7 @@ def test_what_is_put_off_keeps_only_its_own_chat_waiting(
         assert memory.add(ONE, said(8)) is False
         assert memory.add(TWO, said(9)) is True
         assert memory.search(ONE, "?")["hits"] == []
+        assert "an answer does not know all that was handed over before" in caplog.text
         assert api.requests == 2
         # until it is taken, or dropped
         assert memory.flush() is False
@@ -166,27 +165,28 @@ def test_the_chat_of_an_event_is_told_from_what_its_platform_sends(
     assert api.kept == {f"{platform}:2": names(2), f"{platform}:3": names(3)}
 
 
+@pytest.mark.parametrize(("patience", "seconds"), [(2, 2), (0, 1)])
 def test_a_question_does_not_wait_for_what_waits_longer_than_its_patience(
-    api: Api, path: Path, caplog: pytest.LogCaptureFixture
+    api: Api, path: Path, caplog: pytest.LogCaptureFixture, patience: float, seconds: float
 ) -> None:
     left(api, path, "good")
     timeouts = []
 
     def hangs(request: httpx.Request, api: Api) -> httpx.Response:
-        timeouts.append(request.extensions["timeout"]["read"])
+        timeouts.append([request.extensions["timeout"][part] for part in ("read", "connect")])
         raise httpx.ReadTimeout("late")
 
     api.ill[ONE] = hangs
-    with api.client(path, patience=2) as memory:
+    with api.client(path, patience=patience) as memory:
         assert memory.search(ONE, "?")["hits"] == []
-        assert timeouts == [2]
+        assert timeouts == [[seconds, seconds]]
         assert "an answer does not know all that was handed over before" in caplog.text
         # nor for it each time
         assert memory.search(ONE, "?")["hits"] == []
         assert len(timeouts) == 1
         # while a flush has time
         assert memory.flush() is False
-        assert timeouts[1:] == [60]
+        assert timeouts[1:] == [[60, 5]]
 
 
 def test_a_question_does_not_wait_for_another_call_longer_than_its_patience(api: Api, path: Path) -> None:
@@ -246,63 +246,6 @@ def test_one_thread_sends_for_all(api: Api, path: Path) -> None:
         ended(*threads)
         assert memory.waiting == 0
     assert sum(map(len, api.kept.values())) == 200
-
-
-@pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch) -> type[Disk]:
-    monkeypatch.setattr(buffer.sqlite3, "connect", partial(sqlite3.connect, factory=Disk))
-    monkeypatch.setattr(Disk, "is_full", False)
-    return Disk
-
-
-def test_a_full_disk_stops_nothing_that_the_api_takes(
-    api: Api, path: Path, disk: type[Disk], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    api.ill[ONE] = lambda request, api: problem(503)
-    with api.client(path) as memory:
-        assert memory.add(ONE, said(1)) is False
-        monkeypatch.setattr(disk, "is_full", True)
-        # Given a full disk, what would overtake another of its chat is not kept, and that is said
-        with pytest.raises(
-            BufferUnusable, match=r"full.*Make room on the disk.*was not kept: hand it over again"
-        ):
-            memory.add(ONE, said(2))
-        # Then another chat goes on, and its own fault is told as ever
-        assert memory.add(TWO, said(3)) is True
-        with pytest.raises(Refused):
-            memory.add(TWO, said(4, BAD))
-        # When the API takes all, what is committed is not sent again, though the file does not know it
-        api.ill = {}
-        assert memory.add(ONE, said(5)) is True
-        assert memory.flush() is True
-        assert memory.waiting == 0
-        sent = api.requests
-        assert memory.flush() is True
-        assert api.requests == sent
-        # nor when nobody is there is anything lost in silence
-        api.ill[ONE] = away
-        with pytest.raises(BufferUnusable, match="hand it over again"):
-            memory.add(ONE, said(6))
-        # When there is room again it is as before
-        monkeypatch.setattr(disk, "is_full", False)
-        assert memory.add(ONE, said(7)) is False
-        api.ill = {}
-        assert memory.flush() is True
-    # and of what is committed nothing is left in the file
-    with sqlite3.connect(path) as file:
-        assert file.execute("SELECT * FROM waiting").fetchall() == []
-    file.close()
-    assert api.kept == {ONE: names(1, 5, 7), TWO: names(3)}
-
-
-def test_a_full_buffer_stops_nothing_that_the_api_takes(api: Api, path: Path) -> None:
-    api.ill[ONE] = lambda request, api: problem(503)
-    with api.client(path, max_buffered=1) as memory:
-        assert memory.add(ONE, said(1)) is False
-        assert memory.add(TWO, said(2)) is True
-        with pytest.raises(BufferUnusable, match=r"full: 1 requests wait.*hand it over again"):
-            memory.add(ONE, said(3))
-    assert api.kept == {TWO: names(2)}
 
 
 def test_what_was_set_aside_is_listed_sent_again_and_dropped(api: Api, path: Path) -> None:

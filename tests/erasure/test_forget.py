@@ -7,14 +7,16 @@ from pipeline.enrich.summaries import rollups, summarize
 from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
 from pipeline.enrich.summaries.summary_policy import SummaryPolicy
 from pipeline.erasure import edits, erase, export, forget, forget_steps
+from pipeline.erasure.forgotten import forget_again, suppressed
 from pipeline.ingest import accept
 from pipeline.memories import manual_changes
 from pipeline.memories.statements import remember
-from pipeline.people import api_keys
+from pipeline.people import api_keys, suppression
 from pipeline.store.connections.database import Database
 from pipeline.store.people import event_sources
+from pipeline.store.people.api_keys import find
 from schemas.bots.event_sources import SourceIn
-from schemas.bots.keys import KeyIn
+from schemas.bots.keys import KeyIn, Rotation
 from schemas.memory.memories import MemoryIn
 from schemas.memory.memory_changes import MemoryCorrection, MemoryPromotion
 from schemas.messages import ChatIn, MessageIn
@@ -273,6 +275,24 @@ def test_keys_and_sources_name_nothing_that_was_forgotten(remembered: Database) 
     assert kept() == [("", None)]
     assert rows(remembered, "SELECT source_id, label FROM sources") == [("hook", "")]
     assert forget.get(remembered, TENANT, receipt.id).finished_at
+
+
+def test_keys_that_have_ended_end_again_where_an_older_copy_is_restored(database: Database) -> None:
+    # Given a key that was revoked, one whose secret was replaced, and one that goes on
+    keys = [api_keys.create(database, TENANT, KeyIn(label=label, scopes=["read"])) for label in "abc"]
+    api_keys.revoke(database, TENANT, keys[0].id)
+    api_keys.rotate(database, TENANT, keys[1].id, Rotation(keep_hours=0))
+    suppression.remember_user(database, TENANT, "test:dee", remembered=False)
+    listed = suppressed(database, TENANT)
+    assert listed is not None
+    # When a copy of before comes back
+    before = "UPDATE api_keys SET revoked_at = NULL, digest = coalesce(former_digest, digest) RETURNING 1"
+    rows(database, before)
+    rows(database, "DELETE FROM suppression_list RETURNING 1")
+    forget_again(database, listed)
+    with database.tenant("") as connection:
+        found = find(connection, [api_keys.digest_of(key.key) for key in keys])
+    assert [key.label for key in found.values()] == ["c"]
 
 
 ANN = Subject(kind="user", sender_id="test:ann")

@@ -12,12 +12,47 @@ from pipeline.erasure import edits
 from pipeline.ingest import accept as ingest
 from pipeline.ingest.accept import Accepted
 from pipeline.store.connections.database import Database
+from pipeline.text.fencing import CLOSE, OPEN
 from schemas.messages import ChatIn
 from tests.conftest import SESSION_POLICY, TENANT, message
 from tests.test_pipeline import rows
 from tests.waiting import ended, until
 
 CHAT = ChatIn(chat_id="test:house")
+
+
+def test_messages_of_one_moment_are_numbered_unless_something_else_orders_them() -> None:
+    given = [message(0, id=name) for name in ("z", "0", "a", "7")]
+    given += [message(0, id="b", position=9), message(1, id="c"), message(0, id="d")]
+    assert [said.position for said in ingest._unique(given).values()] == [0, 0, 1, 0, 9, 0, 2]
+
+
+CALLS = {"tool_calls": [{"name": "now", "args": {}}]}
+
+
+@pytest.mark.parametrize(
+    ("content", "metadata", "stored"),
+    [
+        ("Hi.", {}, "Hi."),
+        # what was called is the text of a turn that has no other
+        (" ", CALLS, "[now()]"),
+        (" ", {}, " "),
+        ("Hi.", CALLS, "Hi."),
+        # what was recalled is stored already
+        (f"{OPEN}Old.{CLOSE}Hi.", {}, "Hi."),
+        ("Hi. " * 20_000, {"mood": "odd"}, None),
+    ],
+)
+def test_a_message_is_stored_as_what_was_said(
+    content: str, metadata: dict[str, Any], stored: str | None
+) -> None:
+    said = message(0).model_copy(update={"content": content, "metadata": metadata})
+    ((_, kept),) = ingest._unique([said]).items()
+    if stored is None:
+        assert kept.content.endswith("… [cut: 80000 bytes]")
+        assert kept.metadata == metadata | {"original_bytes": 80_000}
+    else:
+        assert (kept.content, kept.metadata) == (stored, metadata)
 
 
 def in_the_background(act: Callable[[], object]) -> threading.Thread:

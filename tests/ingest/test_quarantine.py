@@ -62,7 +62,8 @@ def test_a_message_that_cannot_be_placed_stands_aside(database: Database, settin
     accept.accept(database, TENANT, CHAT, given, trace_id="the-request")
     assert turn(database).failed == 1  # everything is tried together first
     assert aside(database) == []
-    assert turn(database).finished == 1
+    tried = turn(database)
+    assert (tried.finished, "embed" in tried.follows) == (1, True)
     assert aside(database) == [("m4", "RaiseException: no session may be made of this", "the-request")]
     assert row(database, "test:1")["attempts"] == 0
     # and stays there, while what comes later is placed

@@ -1,10 +1,12 @@
 """Whose words are not stored, and whose name is not kept: what was forgotten, switched off or left stays so."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from itertools import pairwise, product
 
 import pytest
+from sqlalchemy import text
 
 from pipeline.ingest import accept
 from pipeline.people import identities, membership, suppression
@@ -16,6 +18,7 @@ from schemas.memory.memories import MemoryIn
 from schemas.messages import ChatIn, MessageIn
 from tests.conftest import EPOCH, message
 from tests.people.test_identities import speaks
+from tests.waiting import SECONDS, until
 
 CHAT, OTHER = ChatIn(chat_id="test:1"), ChatIn(chat_id="test:2")
 NOON, BEFORE, AFTER = EPOCH, EPOCH - timedelta(seconds=1), EPOCH + timedelta(seconds=1)
@@ -86,9 +89,21 @@ def test_a_deleted_message_never_comes_again_and_others_of_its_id_do(shared: Dat
 
 def test_of_several_forgettings_the_latest_counts(shared: Database, tenant: str) -> None:
     spoken = [said("test:ann", AFTER)]
-    for until, stored in ((NOON, True), (AFTER, False), (BEFORE, False), (None, False)):
-        forget(shared, tenant, ("user", "test:ann"), until=until)
+    for end, stored in ((NOON, True), (AFTER, False), (BEFORE, False), (None, False)):
+        forget(shared, tenant, ("user", "test:ann"), until=end)
         assert (admitted(shared, tenant, spoken).messages == spoken) == stored
+
+
+def test_of_several_that_were_forgotten_the_one_forgotten_last_counts(shared: Database, tenant: str) -> None:
+    forget(shared, tenant, ("chat", CHAT.chat_id), until=BEFORE)
+    forget(shared, tenant, ("user", "test:ann"), until=NOON)
+    spoken = [said("test:ann", NOON), said("test:ann", AFTER)]
+    assert admitted(shared, tenant, spoken).messages == spoken[1:]
+    for at, is_out in ((NOON, True), (AFTER, False)):
+        with shared.tenant(tenant) as connection:
+            named: tuple[Named, ...] = (("chat", CHAT.chat_id), ("user", "test:ann"))
+            assert suppression.is_kept_out(connection, at, *named) == is_out
+            assert suppression.keeps_out(connection, memory(said_at=at), b"tea") == is_out
 
 
 def test_a_member_whose_memory_is_off_is_there_unnamed_and_a_bot_is_no_member(
@@ -148,6 +163,7 @@ def memory(**fields: object) -> MemoryIn:
         (("memory", "user", "test:ann", "", b"tea".hex()), True, True, False),
         (("user", "test:bob"), False, False, False),
         (("chat", "test:2"), False, False, False),
+        (("memory", "agent", "", "bot", b"tea".hex()), False, False, False),
     ],
 )
 def test_a_memory_of_what_was_forgotten_does_not_come_back(
@@ -166,6 +182,9 @@ def test_a_memory_of_what_was_forgotten_does_not_come_back(
         # and what everybody may know, learned nowhere
         everybody = {"scope": "organization", "user_id": None, "learned_in": None}
         assert is_out(**everybody, said_at=BEFORE) == (named == ("tenant",))
+        # as what an agent knows of itself is that agent's
+        agents = everybody | {"scope": "agent", "agent_id": "bot"}
+        assert is_out(**agents, said_at=NOON) == (named[:2] in (("tenant",), ("memory", "agent")))
 
 
 def test_nothing_is_learned_of_whoever_is_switched_off_under_any_id_until_they_are_on_again(
@@ -298,6 +317,31 @@ def test_an_event_makes_the_chat_that_nobody_knows_but_none_that_was_forgotten_s
         assert members(shared, tenant, chat_id) == (["test:ann"], False)
 
 
+CHANGES: list[Callable[[Database, str], object]] = [
+    lambda database, tenant: identities.link(database, tenant, "a:1", "ann"),
+    lambda database, tenant: identities.unlink(database, tenant, "a:1"),
+    lambda database, tenant: suppression.remember_user(database, tenant, "a:1", remembered=False),
+    lambda database, tenant: membership.set_members(database, tenant, CHAT.chat_id, ["a:1"]),
+    lambda database, tenant: membership.change(database, tenant, CHAT.chat_id, ["a:1"], [], NOON),
+]
+
+
+@pytest.mark.parametrize("act", CHANGES)
+def test_a_change_of_who_is_who_and_where_waits_for_what_is_being_stored(
+    shared: Database, tenant: str, act: Callable[[Database, str], object]
+) -> None:
+    speaks(shared, tenant, CHAT, "a:1", "hello")
+    with ThreadPoolExecutor(1) as pool:
+        with shared.tenant(tenant) as connection:
+            # Given a message that is being stored in this chat
+            suppression_list.lock(connection, tenant, CHAT.chat_id)
+            changing = pool.submit(act, shared, tenant)
+            waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'")
+            until(lambda: changing.done() or connection.scalar(waiting), "the change waits")
+            assert not changing.done()
+        changing.result(SECONDS)
+
+
 # Who is one person
 
 
@@ -349,7 +393,7 @@ def test_a_person_has_so_many_ids_and_no_more(
         identities.link(shared, tenant, sender, "ann")
     with pytest.raises(InvalidInput, match="ann would have 4 ids"):
         identities.link(shared, tenant, "a:3", "ann")
-    with pytest.raises(InvalidInput, match="the user's own id: unlink the others from it"):
+    with pytest.raises(InvalidInput, match=r"the user's own id: unlink the others from it \(a:1, a:2\)"):
         identities.unlink(shared, tenant, "ann")
     for earlier, later in pairwise(["a:1", "a:2", "ann"]):
         assert identities.show(shared, tenant, earlier) == identities.show(shared, tenant, later)

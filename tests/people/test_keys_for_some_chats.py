@@ -261,6 +261,9 @@ def test_what_moves_into_a_chat_stays_apart(mallory: httpx.Client, world: httpx.
     assert world.post(f"/v1/chats/{OWN}/rename", json={"to": "tg:renamed"}).status_code in {200, 202}
     assert world.get("/v1/chats/tg:renamed/members").json()["apart"] is True
     assert shown(world, "tg:renamed") & {PIN, SAFE} == set()
+    # and its former id says nothing of who is in it
+    refused = members(world, OWN, ALICE)
+    assert (refused.status_code, "is tg:renamed now" in refused.text) == (404, True)
 
 
 TRUE, FALSE = "Alice | pin | 5518", "Alice | cat | tom"

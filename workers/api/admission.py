@@ -130,7 +130,7 @@ def take_messages(database: Database, key: CurrentKey, messages: int) -> None:
         if api_keys.take_messages(connection, key.id, messages):
             return
     now = datetime.now(UTC)
-    midnight = (now + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
+    midnight = datetime.combine(now.date() + timedelta(days=1), datetime.min.time(), UTC)
     raise HttpError(
         429,
         "too-many-requests",

@@ -35,7 +35,7 @@ from pathlib import Path
 
 from backscroll_client.calls import ADD, Call, change, each, lane_of
 from backscroll_client.errors import BackscrollError, BufferUnusable, KeyRefused, NoAnswer, Refused
-from backscroll_client.lanes import MAX_BATCH, Lane, Rest
+from backscroll_client.lanes import Lane, Rest
 from backscroll_client.values import SetAside
 
 MAX_BATCH_BYTES = 2 * 1024 * 1024
@@ -165,8 +165,6 @@ class Buffer:
                 other = json.loads(other_body) if other_path == ADD else {"chat": None}
                 size += len(other_body)
                 if other["chat"] != merged["chat"] or size > MAX_BATCH_BYTES:
-                    break
-                if len(merged["messages"]) + len(other["messages"]) > MAX_BATCH:
                     break
                 merged["messages"] += other["messages"]
                 numbers.append(number)
