@@ -18,7 +18,7 @@ from pipeline.llm.gateway import Gateway
 from pipeline.recall import hyde, query_log
 from pipeline.recall.ask.ask import parse_question
 from pipeline.recall.ask.request import Stopwatch, for_context
-from pipeline.recall.context_figures import figures
+from pipeline.recall.context_figures import figures, retrieved
 from pipeline.recall.find_and_rank import gather_ranked
 from pipeline.recall.pack.build import assemble, question_block
 from pipeline.recall.paging import more
@@ -65,8 +65,7 @@ def build_context(
         context = assemble(query, ask, ranked, budget, tokenizer)
     with stopwatch.timed("note"):
         counts = figures(context, monotonic() - started, stopwatch.timings_ms)
-        counts["sessions_retrieved"] = len(ranked.sessions)
-        counts["memories_retrieved"] = len(ranked.memories)
+        counts |= retrieved(context, ranked)
         if records and not query_log.record(database, tenant_id, query, context, ask, settings, counts):
             context.degraded.append(
                 "query_log: this context is not recorded, and an answer to it cannot be reported"

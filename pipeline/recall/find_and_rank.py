@@ -59,13 +59,13 @@ def _search(connection: Connection, query: Ask, stopwatch: Stopwatch) -> Ranked:
     """Rank messages and find memories; if the profile narrows, only messages of sessions that fit, if any does."""
     request, parameters = query.request, query.request.parameters
     scope, narrowing = memory_scope(request), None
-    if parameters.min_session_fit and parameters.sessions:
+    if (parameters.narrows or parameters.min_session_fit) and parameters.sessions:
         with stopwatch.timed("narrow"):
             narrowing = narrow(
                 connection,
                 query,
                 sessions=parameters.sessions,
-                min_fit=parameters.min_session_fit,
+                min_fit=parameters.min_session_fit or None,
                 memories=scope,
             )
     if narrowing is not None and narrowing.chosen:
@@ -122,8 +122,7 @@ def _reordered(connection: Connection, query: Ask, results: Ranked, stopwatch: S
         if parameters.is_blended and results.retrieved is not None:
             words = results.retrieved.statistics.document_frequency.keys()
             sessions = _blended(sessions, ranked, words, now)
-            covered = [session.id for session in sessions if session.summary][: parameters.sessions]
-            ranked = rerank.blended(ranked, len(words), now, covered)
+            ranked = rerank.blended(ranked, len(words), now)
         if parameters.daily_decay < 1:
             ranked = rerank.faded(ranked, now, parameters.daily_decay)
         if parameters.mmr_lambda < 1:

@@ -1,14 +1,13 @@
 """Narrow a search to the few sessions that fit a question: no messages but theirs are compared and ranked.
 
-A session's score is the score of its best message as a share of the best of all, plus a quarter of each of the four
-parts that `narrowed_search` finds it by. It fits by half the share of the question's words that it holds, each weighed
-by its rarity (BM25's idf), plus the cosine of its summary, or of its best message as long as it has none:
-`min_similarity` is compared with that.
+A session is chosen by its summary first: its score is the sum of the parts that `narrowed_search` finds it by, plus
+`MESSAGE_WEIGHT` times the score of its best message as a share of the best of all. It fits as probably as its messages
+answer the question, by the judge of relevance.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from sqlalchemy import Connection
 
@@ -16,9 +15,9 @@ from pipeline.recall.ask.ask import Ask
 from pipeline.recall.ask.weights import OTHER_QUERY_WEIGHT
 from pipeline.recall.find.candidates import narrowed_candidates
 from pipeline.recall.find.sessions import load_sessions
-from pipeline.recall.message_ranking import allowed, ranking_of, terms_by_session
-from pipeline.recall.rank.ranked import Narrowing, Ranking
-from pipeline.recall.rank.similarity import share_of_words
+from pipeline.recall.message_ranking import allowed, evidence_of, judged_by, ranking_of
+from pipeline.recall.rank.ranked import Narrowing, Ranking, Scored
+from pipeline.recall.relevance.logistic import fitted
 from pipeline.store.memories.memory_candidates import MemoryScope
 from pipeline.store.search import narrowed_search
 from pipeline.store.search.narrowed_search import Narrowed, SessionsAsked
@@ -27,10 +26,8 @@ from pipeline.store.search.narrowed_search import Narrowed, SessionsAsked
 LOOKED_BEYOND, RELATED_CONSIDERED = 5, 12
 # Messages ranked per session, the nearest to the question.
 MAX_MESSAGES = 8
-# Weight of each part of a session's own, where its best message counts 1.
-SESSION_PART_WEIGHT = 0.25
-# Weight of the question's words in the fit, where the cosine counts 1.
-WORDS_WEIGHT = 0.5
+# Weight of a session's best message, where each of its own parts counts 1; chosen on the chats of part `fit`.
+MESSAGE_WEIGHT = 1.0
 
 
 def narrow(
@@ -38,10 +35,13 @@ def narrow(
     query: Ask,
     *,
     sessions: int,
-    min_fit: float,
+    min_fit: float | None = None,
     memories: MemoryScope | None = None,
 ) -> Narrowing:
-    """Choose, best first, those of the best `sessions` whose fit is at least `min_fit`."""
+    """Choose, best first, those of the best `sessions` that fit by at least `min_fit`.
+
+    By default as much as questions of which the judge does not say that the chat knows nothing.
+    """
     request, terms = query.request, replace(query.terms, memories=memories)
     criteria = SessionsAsked(
         session_id=request.session_id,
@@ -58,13 +58,16 @@ def narrow(
     ]
     ranking = ranking_of(query, narrowed_candidates(connection, request, terms, searches))
     ranking = ranking._replace(hits=list(allowed(connection, query, ranking.hits)))
-    scored = _scored(query, ranking, searches)
-    fit = {s.id: s.fit for s in scored}
+    hits = defaultdict[int, list[Scored]](list)
+    for hit in ranking.hits:
+        hits[hit.candidate.session].append(hit)
+    scored = _scored(query, hits, searches)
     loaded = [
-        replace(session, fit=fit[session.id])
-        for session in load_sessions(connection, [(s.id, s.score, s.parts) for s in scored])
+        replace(session, fit=_fit(query, hits[session.id], ranking))
+        for session in load_sessions(connection, [(id_, sum(parts.values()), parts) for id_, parts in scored])
     ]
-    chosen = [session for session in loaded[:sessions] if session.fit >= min_fit]
+    least = fitted("question", judged_by(query)).none_below if min_fit is None else min_fit
+    chosen = [session for session in loaded[:sessions] if session.fit >= least]
     chosen_ids = {session.id for session in chosen}
     return Narrowing(
         chosen=chosen,
@@ -73,36 +76,24 @@ def narrow(
     )
 
 
-class _Scored(NamedTuple):
-    """A session, the parts of its score, and how well it fits."""
-
-    id: int
-    parts: Mapping[str, float]
-    fit: float
-
-    @property
-    def score(self) -> float:
-        return sum(self.parts.values())
+def _fit(query: Ask, hits: Sequence[Scored], ranking: Ranking) -> float:
+    """Return how probably these messages answer a question; 1 where that is not judged."""
+    evidence = evidence_of(query, hits, ranking.retrieved)
+    return evidence.probability if evidence else 1.0
 
 
-def _scored(query: Ask, ranking: Ranking, searches: Sequence[Narrowed]) -> list[_Scored]:
-    """Score the sessions of all queries, best first; a session counts by the query that it fits best."""
-    held, first = terms_by_session(ranking.hits), ranking.retrieved.statistics
-    cosines: dict[int, float] = {}
-    best: dict[int, float] = {}
-    for hit in ranking.hits:
-        session = hit.candidate.session
-        best.setdefault(session, max(hit.score, 0.0))
-        cosines[session] = max(cosines.get(session, 0.0), hit.candidate.best_cosine or 0.0)
+def _scored(
+    query: Ask, hits: Mapping[int, Sequence[Scored]], searches: Sequence[Narrowed]
+) -> list[tuple[int, Mapping[str, float]]]:
+    """Return the sessions of all queries, best first, with the parts of their scores, by the query that suits best."""
+    best = {session: max(ranked[0].score, 0.0) for session, ranked in hits.items()}
     top = max(best.values(), default=0.0) or 1.0
-    scored: dict[int, _Scored] = {}
-    for terms, statistics, search in zip(query.terms.queries, (first, *first.others), searches, strict=True):
-        weight = 1.0 if statistics is first else OTHER_QUERY_WEIGHT
+    scored: dict[int, Mapping[str, float]] = {}
+    for number, search in enumerate(searches):
+        weight = OTHER_QUERY_WEIGHT if number else 1.0
         for row in search.sessions:
-            parts = {name: weight * SESSION_PART_WEIGHT * value for name, value in row.parts.items()}
-            words = share_of_words(held.get(row.id, set()) | set(row.held), terms.lexemes, statistics)
-            cosine = cosines.get(row.id, 0.0) if row.cosine is None else row.cosine
-            fit = weight * (WORDS_WEIGHT * words + cosine)
-            if row.id not in scored or scored[row.id].fit < fit:
-                scored[row.id] = _Scored(row.id, parts | {"best_message": best.get(row.id, 0.0) / top}, fit)
-    return sorted(scored.values(), key=lambda session: (-session.score, -session.id))
+            parts = {name: weight * value for name, value in row.parts.items()}
+            parts["best_message"] = MESSAGE_WEIGHT * best.get(row.id, 0.0) / top
+            if sum(parts.values()) > sum(scored.get(row.id, {}).values()):
+                scored[row.id] = parts
+    return sorted(scored.items(), key=lambda session: (-sum(session[1].values()), -session[0]))

@@ -5,11 +5,10 @@
 - `similar` finds the messages nearest in meaning; the score is the cosine.
 - `exact` finds messages that contain a literal text, ignoring case, the newest first.
 - `contextual` looks into the 3 best sessions only, and finds the 5 best messages of each with a neighbour on either
-  side, and 2 related sessions. If no session fits by 0.5 or more it finds what `hybrid` does, with `fell_back`.
-- `topic` finds sessions that fit by 0.25 or more: the best first, or all in order of time if the query names a time
-  window.
+  side, and 2 related sessions. If no session fits it finds what `hybrid` does, with `fell_back`.
+- `topic` finds the sessions that fit, in order of time, with their best messages.
 
-`pipeline.recall.narrowing` defines the fit; `min_similarity` replaces 0.5 and 0.25.
+`pipeline.recall.narrowing` defines the fit, which `min_similarity` is compared with.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """Search sessions: those on a topic, or the best ones with their best messages."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from sqlalchemy import Connection
@@ -8,25 +8,27 @@ from sqlalchemy import Connection
 from pipeline.recall.ask.ask import Ask
 from pipeline.recall.ask.profiles import PROFILES
 from pipeline.recall.find.sessions import RetrievedSession, sharing_topics
+from pipeline.recall.message_ranking import judged_by
 from pipeline.recall.narrowing import narrow
 from pipeline.recall.pack.hits import as_line, rounded
-from pipeline.recall.rank.ranked import Scored
+from pipeline.recall.rank.ranked import Narrowing, Scored
+from pipeline.recall.relevance import judge
 from pipeline.store.messages import messages
 from pipeline.store.search import candidate_rows
 from schemas.search import Line, SearchQuery, SessionHit
 
-MIN_TOPIC_FIT = 0.25
-"""Minimum fit of a session to be on a topic, unless a query sets another."""
+MAX_MESSAGES = 5
+"""Best messages of each session, without neighbours."""
 
 
 def search_topic(connection: Connection, query: Ask, search: SearchQuery) -> list[SessionHit]:
-    """Return the sessions on a topic: the best first, or in order of time if the query names a time window."""
-    min_fit = MIN_TOPIC_FIT if search.min_similarity is None else search.min_similarity
-    fitting = narrow(connection, query, sessions=search.limit, min_fit=min_fit).chosen
-    hits = _as_hits(fitting)
-    if search.since is not None or search.until is not None:
-        return sorted(hits, key=lambda hit: (hit.started_at, hit.session_id))
-    return hits
+    """Return the sessions on a topic in order of time, each with the messages that have to do with it."""
+    narrowing = narrow(connection, query, sessions=search.limit, min_fit=search.min_similarity)
+    lines = {
+        session.id: _with_neighbours(connection, query, hits, 0)
+        for session, hits in _best_messages(query, narrowing)
+    }
+    return sorted(_as_hits(narrowing.chosen, lines), key=lambda hit: (hit.started_at, hit.session_id))
 
 
 def search_contextual(
@@ -34,18 +36,23 @@ def search_contextual(
 ) -> tuple[list[SessionHit], list[SessionHit]]:
     """Return the best sessions with their best messages and neighbours, none if none fits well, and related ones."""
     profile = PROFILES["contextual"]
-    min_fit = profile.min_session_fit if search.min_similarity is None else search.min_similarity
-    narrowing = narrow(connection, query, sessions=profile.sessions, min_fit=min_fit)
-    hits = [hit for hit in narrowing.ranking.hits if hit.candidate.text.strip()]
+    narrowing = narrow(connection, query, sessions=profile.sessions, min_fit=search.min_similarity)
     lines: dict[int, list[Line]] = {}
     left = search.limit
-    for session in narrowing.chosen:
-        inside = [hit for hit in hits if hit.candidate.session == session.id]
-        best = inside[: min(left, profile.messages_per_session)]
-        left -= len(best)
-        lines[session.id] = _with_neighbours(connection, query, best, profile.neighbours)
+    for session, hits in _best_messages(query, narrowing):
+        lines[session.id] = _with_neighbours(connection, query, hits[:left], profile.neighbours)
+        left -= len(hits[:left])
     related = [session for _, session in sharing_topics(narrowing.chosen, narrowing.others)]
     return _as_hits(narrowing.chosen, lines), _as_hits(related[: profile.related])
+
+
+def _best_messages(query: Ask, narrowing: Narrowing) -> Iterator[tuple[RetrievedSession, list[Scored]]]:
+    """Yield each chosen session with its best messages, those worth showing."""
+    hits = narrowing.ranking.hits
+    worths = zip(hits, judge.worths(hits, None, judged_by(query)), strict=True)
+    shown = [hit for hit, worth in worths if worth >= judge.LIMIT and hit.candidate.text.strip()]
+    for session in narrowing.chosen:
+        yield session, [hit for hit in shown if hit.candidate.session == session.id][:MAX_MESSAGES]
 
 
 def _with_neighbours(connection: Connection, query: Ask, best: Sequence[Scored], reach: int) -> list[Line]:

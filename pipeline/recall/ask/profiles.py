@@ -28,9 +28,10 @@ class Parameters:
     memories: int = 5
     documents: int = 5
     entity_hops: int = 0
-    # on the scale of `pipeline.recall.rank.similarity`; the judge of relevance decides, unless a question asks for more
+    # least worth of a message, if more than that of `pipeline.recall.relevance.judge`
     min_similarity: float = 0.0
-    # see `pipeline.recall.narrowing`
+    # search only sessions that fit, see `pipeline.recall.narrowing`: as the judge says, or by at least this
+    narrows: bool = False
     min_session_fit: float = 0.0
     daily_decay: float = 1.0
     mmr_lambda: float = 1.0
@@ -86,12 +87,10 @@ PROFILES: dict[str, Parameters] = {
         history_tokens=0,
         session_chars=100,
         related=2,
-        messages=15,
-        messages_per_session=5,
         neighbours=1,
         memories=0,
         documents=0,
-        min_session_fit=0.5,
+        narrows=True,
     ),
 }
 

@@ -8,7 +8,6 @@ from pipeline.recall.find.candidate import Candidate
 from pipeline.recall.find.candidates import CandidateSet
 from pipeline.recall.find.memory_search import RetrievedMemory
 from pipeline.recall.find.sessions import RetrievedSession, RetrievedWeek
-from pipeline.recall.rank.similarity import Scale
 from pipeline.recall.relevance.evidence import By, Evidence
 from schemas.sessions import Message
 
@@ -69,10 +68,3 @@ class Ranked:
     def fell_back(self) -> bool:
         """Whether no session fits well enough, so that messages of all of them are shown."""
         return self.narrowing is not None and not self.narrowing.chosen
-
-    @property
-    def scale(self) -> Scale:
-        """The range of the cosines of all that was found."""
-        mean = self.retrieved.statistics.mean_cosine if self.retrieved else 0.0
-        cosines = (hit.candidate.best_cosine for hit in self.ranked)
-        return Scale.of([*cosines, *(memory.cosine for memory in self.memories)], mean)

@@ -52,8 +52,8 @@ def times(
     """Return the times that a question names, each once, those of nouns, and its text without those of the calendar.
 
     A time of a noun that is not over says what is asked about, as in "this year's fee", and not when it was talked
-    about. "Before", "after", "since" and "until" a time mean from `earliest` or until `now`, in the time zone of `now`. A
-    month that is one of `names` (in lower case) as well stays in the text, unless the word before it is of a month.
+    about. "Before", "after", "since" and "until" a time mean from `earliest` or until `now`, in the time zone of `now`.
+    A month that is one of `names` (in lower case) as well stays in the text, unless the word before it is of a month.
     """
     counted, of_nouns, dated, left = _read(text, earliest, now, language, names)
     return list(dict.fromkeys([*counted, *dated])), of_nouns, left
