@@ -14,10 +14,9 @@ from sqlalchemy import Connection
 from pipeline.recall.ask.ask import Ask
 from pipeline.recall.ask.weights import OTHER_QUERY_WEIGHT
 from pipeline.recall.find.candidates import narrowed_candidates
-from pipeline.recall.find.sessions import load_sessions
-from pipeline.recall.message_ranking import allowed, evidence_of, judged_by, ranking_of
-from pipeline.recall.rank.ranked import Narrowing, Ranking, Scored
-from pipeline.recall.relevance.logistic import fitted
+from pipeline.recall.find.sessions import RetrievedSession, load_sessions
+from pipeline.recall.message_ranking import allowed, evidence_of, ranking_of
+from pipeline.recall.rank.ranked import Narrowing, Scored
 from pipeline.store.memories.memory_candidates import MemoryScope
 from pipeline.store.search import narrowed_search
 from pipeline.store.search.narrowed_search import Narrowed, SessionsAsked
@@ -27,7 +26,7 @@ LOOKED_BEYOND, RELATED_CONSIDERED = 5, 12
 # Messages ranked per session, the nearest to the question.
 MAX_MESSAGES = 8
 # Weight of a session's best message, where each of its own parts counts 1; chosen on the chats of part `fit`.
-MESSAGE_WEIGHT = 1.0
+MESSAGE_WEIGHT = 2.0
 
 
 def narrow(
@@ -36,11 +35,12 @@ def narrow(
     *,
     sessions: int,
     min_fit: float | None = None,
+    each: bool = False,
     memories: MemoryScope | None = None,
 ) -> Narrowing:
-    """Choose, best first, those of the best `sessions` that fit by at least `min_fit`.
+    """Choose the best `sessions`, best first, unless the judge finds no evidence in any of them; with `each`, in it.
 
-    By default as much as questions of which the judge does not say that the chat knows nothing.
+    With `min_fit`, those of them that fit by at least this.
     """
     request, terms = query.request, replace(query.terms, memories=memories)
     criteria = SessionsAsked(
@@ -62,24 +62,22 @@ def narrow(
     for hit in ranking.hits:
         hits[hit.candidate.session].append(hit)
     scored = _scored(query, hits, searches)
-    loaded = [
-        replace(session, fit=_fit(query, hits[session.id], ranking))
-        for session in load_sessions(connection, [(id_, sum(parts.values()), parts) for id_, parts in scored])
-    ]
-    least = fitted("question", judged_by(query)).none_below if min_fit is None else min_fit
-    chosen = [session for session in loaded[:sessions] if session.fit >= least]
+    loaded, fitting = list[RetrievedSession](), set[int]()
+    for session in load_sessions(connection, [(id_, sum(parts.values()), parts) for id_, parts in scored]):
+        evidence = evidence_of(query, hits[session.id], ranking.retrieved)
+        fit = evidence.probability if evidence else 1.0
+        if fit >= min_fit if min_fit is not None else evidence is None or evidence.level != "none":
+            fitting.add(session.id)
+        loaded.append(replace(session, fit=fit))
+    chosen = loaded[:sessions]
+    if each or min_fit is not None or not any(session.id in fitting for session in chosen):
+        chosen = [session for session in chosen if session.id in fitting]
     chosen_ids = {session.id for session in chosen}
     return Narrowing(
         chosen=chosen,
         others=[session for session in loaded if session.id not in chosen_ids],
         ranking=ranking._replace(hits=[hit for hit in ranking.hits if hit.candidate.session in chosen_ids]),
     )
-
-
-def _fit(query: Ask, hits: Sequence[Scored], ranking: Ranking) -> float:
-    """Return how probably these messages answer a question; 1 where that is not judged."""
-    evidence = evidence_of(query, hits, ranking.retrieved)
-    return evidence.probability if evidence else 1.0
 
 
 def _scored(

@@ -23,7 +23,7 @@ MAX_MESSAGES = 5
 
 def search_topic(connection: Connection, query: Ask, search: SearchQuery) -> list[SessionHit]:
     """Return the sessions on a topic in order of time, each with the messages that have to do with it."""
-    narrowing = narrow(connection, query, sessions=search.limit, min_fit=search.min_similarity)
+    narrowing = narrow(connection, query, sessions=search.limit, min_fit=search.min_similarity, each=True)
     lines = {
         session.id: _with_neighbours(connection, query, hits, 0)
         for session, hits in _best_messages(query, narrowing)

@@ -71,7 +71,7 @@ PROFILES: dict[str, Parameters] = {
         memories=0,
         documents=0,
         daily_decay=0.95,
-        mmr_lambda=0.7,
+        mmr_lambda=0.9,
     ),
     "agent": Parameters(
         history_yields=False,
