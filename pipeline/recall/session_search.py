@@ -17,8 +17,8 @@ from pipeline.store.messages import messages
 from pipeline.store.search import candidate_rows
 from schemas.search import Line, SearchQuery, SessionHit
 
-MAX_MESSAGES = 5
-"""Best messages of each session, without neighbours."""
+MAX_SESSIONS, MAX_MESSAGES = 3, 5
+"""Best sessions of a search that narrows to them, and best messages of each session, without neighbours."""
 
 
 def search_topic(connection: Connection, query: Ask, search: SearchQuery) -> list[SessionHit]:
@@ -36,7 +36,7 @@ def search_contextual(
 ) -> tuple[list[SessionHit], list[SessionHit]]:
     """Return the best sessions with their best messages and neighbours, none if none fits well, and related ones."""
     profile = PROFILES["contextual"]
-    narrowing = narrow(connection, query, sessions=profile.sessions, min_fit=search.min_similarity)
+    narrowing = narrow(connection, query, sessions=MAX_SESSIONS, min_fit=search.min_similarity)
     lines: dict[int, list[Line]] = {}
     left = search.limit
     for session, hits in _best_messages(query, narrowing):

@@ -85,6 +85,7 @@ PROFILES: dict[str, Parameters] = {
     ),
     "contextual": Parameters(
         history_tokens=0,
+        sessions=8,
         session_chars=100,
         related=2,
         neighbours=1,

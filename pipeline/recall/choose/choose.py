@@ -53,7 +53,9 @@ def choose(
 
     # with `fill` nothing is worth too little
     limit = 0.0 if query.fill else judge.LIMIT
-    ranked, evidence = results.ranked, None if query.fill else results.evidence
+    ranked, narrowed = results.ranked, results.narrowing is not None and not results.fell_back
+    # sessions that were chosen have evidence
+    evidence = None if query.fill or narrowed else results.evidence
     values = dict(
         zip(
             (hit.candidate.id for hit in ranked),
