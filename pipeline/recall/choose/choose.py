@@ -53,9 +53,11 @@ def choose(
 
     # with `fill` nothing is worth too little
     limit = 0.0 if query.fill else judge.LIMIT
-    ranked, narrowed = results.ranked, results.narrowing is not None and not results.fell_back
-    # sessions that were chosen have evidence
-    evidence = None if query.fill or narrowed else results.evidence
+    ranked, evidence = results.ranked, results.evidence
+    narrowed = results.narrowing is not None and not results.fell_back
+    # chosen sessions are shown as far as they go
+    if query.fill or (narrowed and evidence and evidence.level != "none"):
+        evidence = None
     values = dict(
         zip(
             (hit.candidate.id for hit in ranked),
