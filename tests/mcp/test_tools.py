@@ -228,7 +228,7 @@ def test_a_key_for_some_chats_is_told_which_and_reaches_no_other(house: httpx.Cl
     # And they answer about it
     recalled, *refused = talk(
         opens,
-        ("recall", RECALL),
+        ("recall", RECALL | {"profile": "contextual"}),
         ("recall", RECALL | {"chat_id": OFFICE}),
         ("chats", {}),
         ("about", {"user_id": "Ann", "chat_id": OFFICE}),
