@@ -182,9 +182,9 @@ class ContextParameters(Frozen):
     entity_hops: Annotated[int, Field(ge=0, le=1)] | None = None
     """1: also memories of what is related to what the question names."""
     min_similarity: Share | None = None
-    """Less similar messages are left out: 0.5 is the average message of the chat, 1 the best one."""
+    """Messages worth less than this share of the best ones are left out; below 0.45 nothing is shown anyway."""
     min_session_fit: Share | None = None
-    """Look only into the best sessions, and show those that fit this well; 0: search everything."""
+    """Look only into the best sessions, those that probably answer by at least this; 0: as the profile does."""
     daily_decay: Share | None = None
     """What remains of a message's score after a day."""
     mmr_lambda: Share | None = None

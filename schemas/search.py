@@ -59,7 +59,8 @@ class SearchQuery(Closed):
     """Only messages whose metadata contains this, such as `{"topic": "boiler"}`."""
     min_similarity: Annotated[float, Field(ge=0, le=1)] | None = None
     """The minimum similarity of hits, as a cosine of all-MiniLM-L6-v2 whichever model embeds: 0.09 is that of unrelated
-    texts, 0.73 that of texts that say the same. Null: the default of the mode; `exact` has none."""
+    texts, 0.73 that of texts that say the same. With `contextual` and `topic`, the minimum probability that a session
+    answers; null: as the judge of relevance says. `exact` has none."""
 
 
 class MessageHit(Hit):
@@ -98,7 +99,7 @@ class SessionHit(Frozen):
     summary: str | None
     """Null: not summarized."""
     messages: list[Line] = Field(default_factory=list)
-    """With the mode `contextual`: matches and their neighbours, in order of time."""
+    """Matches, with the mode `contextual` also their neighbours, in order of time."""
 
 
 class SearchResult(Frozen):
@@ -108,7 +109,7 @@ class SearchResult(Frozen):
     hits: list[MessageHit] = Field(default_factory=list)
     """Messages, best first (`exact`: newest first)."""
     sessions: list[SessionHit] = Field(default_factory=list)
-    """`contextual` and `topic`: best first; `topic` with `since` or `until`: in order of time."""
+    """`contextual`: best first; `topic`: in order of time, with its `rank`."""
     related: list[SessionHit] = Field(default_factory=list)
     """`contextual`: sessions that share people, places or topics with `sessions`."""
     fell_back: bool = False

@@ -17,7 +17,7 @@ from pipeline.llm.gateway import Gateway
 from pipeline.recall import query_log, refine
 from pipeline.recall.gather import gather_ranked
 from pipeline.recall.pack.pack import assemble, question_block
-from pipeline.recall.query_log import figures
+from pipeline.recall.query_log import figures, retrieved
 from pipeline.recall.request import Stopwatch, for_context
 from pipeline.recall.search_modes import more, search
 from pipeline.store.connections.database import Database
@@ -61,8 +61,7 @@ def build_context(
         context = assemble(query, request, ranked, budget, tokenizer)
     with stopwatch.timed("note"):
         counts = figures(context, monotonic() - started, stopwatch.timings_ms)
-        counts["sessions_retrieved"] = len(ranked.sessions)
-        counts["memories_retrieved"] = len(ranked.memories)
+        counts |= retrieved(context, ranked)
         if records and not query_log.record(database, tenant_id, query, context, request, settings, counts):
             context.degraded.append(
                 "query_log: this context is not recorded, and an answer to it cannot be reported"

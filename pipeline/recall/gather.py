@@ -19,7 +19,6 @@ from pipeline.recall.find.sessions import (
 )
 from pipeline.recall.narrowing import Narrowing, narrow
 from pipeline.recall.rank import rank, rerank
-from pipeline.recall.rank.features import Scale
 from pipeline.recall.rank.rank import Scored, ranking_of, terms_by_session
 from pipeline.recall.relevance import By, Evidence, evidence_of, judged_by
 from pipeline.recall.request import Request, Stopwatch
@@ -62,13 +61,6 @@ class Ranked:
         """Whether no session fits well enough, so that messages of all of them are shown."""
         return self.narrowing is not None and not self.narrowing.chosen
 
-    @property
-    def scale(self) -> Scale:
-        """The range of the cosines of all that was found."""
-        mean = self.retrieved.statistics.mean_cosine if self.retrieved else 0.0
-        cosines = (hit.candidate.best_cosine for hit in self.ranked)
-        return Scale.of([*cosines, *(memory.cosine for memory in self.memories)], mean)
-
 
 # Ranked sessions whose summaries are read.
 SESSIONS_READ = 12
@@ -105,13 +97,13 @@ def _search(connection: Connection, request: Request, stopwatch: Stopwatch) -> R
     """Rank messages and find memories; if the profile narrows, only messages of sessions that fit, if any does."""
     parameters = request.parameters
     scope, narrowing = memory_scope(request), None
-    if parameters.min_session_fit and parameters.sessions:
+    if (parameters.narrows or parameters.min_session_fit) and parameters.sessions:
         with stopwatch.timed("narrow"):
             narrowing = narrow(
                 connection,
                 request,
                 sessions=parameters.sessions,
-                min_fit=parameters.min_session_fit,
+                min_fit=parameters.min_session_fit or None,
                 memories=scope,
             )
     if narrowing is not None and narrowing.chosen:
@@ -170,8 +162,7 @@ def _reordered(connection: Connection, request: Request, results: Ranked, stopwa
         if parameters.is_blended and results.retrieved is not None:
             words = results.retrieved.statistics.document_frequency.keys()
             sessions = _blended(sessions, ranked, words, now)
-            covered = [session.id for session in sessions if session.summary][: parameters.sessions]
-            ranked = rerank.blended(ranked, len(words), now, covered)
+            ranked = rerank.blended(ranked, len(words), now)
         if parameters.daily_decay < 1:
             ranked = rerank.faded(ranked, now, parameters.daily_decay)
         if parameters.mmr_lambda < 1:

@@ -1,22 +1,21 @@
 """Narrow a search to the few sessions that fit a question: no messages but theirs are compared and ranked.
 
-A session's score is the score of its best message as a share of the best of all, plus a quarter of each of the four
-parts that `narrowed_search` finds it by. It fits by half the share of the question's words that it holds, each weighed
-by its rarity (BM25's idf), plus the cosine of its summary, or of its best message as long as it has none:
-`min_similarity` is compared with that.
+A session is chosen by its summary first: its score is the sum of the parts that `narrowed_search` finds it by, plus
+`MESSAGE_WEIGHT` times the score of its best message as a share of the best of all. It fits as probably as its messages
+answer the question, by the judge of relevance.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from sqlalchemy import Connection
 
 from pipeline.recall.find.candidates import narrowed_candidates
 from pipeline.recall.find.sessions import RetrievedSession, load_sessions
 from pipeline.recall.profiles import OTHER_QUERY_WEIGHT
-from pipeline.recall.rank.features import share_of_words
-from pipeline.recall.rank.rank import Ranking, Scored, ranking_of, terms_by_session
+from pipeline.recall.rank.rank import Ranking, Scored, ranking_of
+from pipeline.recall.relevance import evidence_of
 from pipeline.recall.request import Request
 from pipeline.store.memories.memory_candidates import MemoryScope
 from pipeline.store.search import narrowed_search, text_search
@@ -46,10 +45,8 @@ def allowed(connection: Connection, request: Request, hits: Sequence[Scored]) ->
 LOOKED_BEYOND, RELATED_CONSIDERED = 5, 12
 # Messages ranked per session, the nearest to the question.
 MAX_MESSAGES = 8
-# Weight of each part of a session's own, where its best message counts 1.
-SESSION_PART_WEIGHT = 0.25
-# Weight of the question's words in the fit, where the cosine counts 1.
-WORDS_WEIGHT = 0.5
+# Weight of a session's best message, where each of its own parts counts 1; chosen on the chats of part `fit`.
+MESSAGE_WEIGHT = 2.0
 
 
 def narrow(
@@ -57,10 +54,14 @@ def narrow(
     request: Request,
     *,
     sessions: int,
-    min_fit: float,
+    min_fit: float | None = None,
+    each: bool = False,
     memories: MemoryScope | None = None,
 ) -> Narrowing:
-    """Choose, best first, those of the best `sessions` whose fit is at least `min_fit`."""
+    """Choose the best `sessions`, best first, unless the judge finds no evidence in any of them; with `each`, in it.
+
+    With `min_fit`, those of them that fit by at least this.
+    """
     criteria = SessionsAsked(
         session_id=request.session_id,
         since=request.filter.since,
@@ -76,13 +77,20 @@ def narrow(
     ]
     ranking = ranking_of(request, narrowed_candidates(connection, request, searches))
     ranking = ranking._replace(hits=list(allowed(connection, request, ranking.hits)))
-    scored = _scored(request, ranking, searches)
-    fit = {s.id: s.fit for s in scored}
-    loaded = [
-        replace(session, fit=fit[session.id])
-        for session in load_sessions(connection, [(s.id, s.score, s.parts) for s in scored])
-    ]
-    chosen = [session for session in loaded[:sessions] if session.fit >= min_fit]
+    hits = defaultdict[int, list[Scored]](list)
+    for hit in ranking.hits:
+        hits[hit.candidate.session].append(hit)
+    scored = _scored(hits, searches)
+    loaded, fitting = list[RetrievedSession](), set[int]()
+    for session in load_sessions(connection, [(id_, sum(parts.values()), parts) for id_, parts in scored]):
+        evidence = evidence_of(request, hits[session.id], ranking.retrieved)
+        fit = evidence.probability if evidence else 1.0
+        if fit >= min_fit if min_fit is not None else evidence is None or evidence.level != "none":
+            fitting.add(session.id)
+        loaded.append(replace(session, fit=fit))
+    chosen = loaded[:sessions]
+    if each or min_fit is not None or not any(session.id in fitting for session in chosen):
+        chosen = [session for session in chosen if session.id in fitting]
     chosen_ids = {session.id for session in chosen}
     return Narrowing(
         chosen=chosen,
@@ -91,36 +99,18 @@ def narrow(
     )
 
 
-class _Scored(NamedTuple):
-    """A session, the parts of its score, and how well it fits."""
-
-    id: int
-    parts: Mapping[str, float]
-    fit: float
-
-    @property
-    def score(self) -> float:
-        return sum(self.parts.values())
-
-
-def _scored(request: Request, ranking: Ranking, searches: Sequence[Narrowed]) -> list[_Scored]:
-    """Score the sessions of all queries, best first; a session counts by the query that it fits best."""
-    held, first = terms_by_session(ranking.hits), ranking.retrieved.statistics
-    cosines: dict[int, float] = {}
-    best: dict[int, float] = {}
-    for hit in ranking.hits:
-        session = hit.candidate.session
-        best.setdefault(session, max(hit.score, 0.0))
-        cosines[session] = max(cosines.get(session, 0.0), hit.candidate.best_cosine or 0.0)
+def _scored(
+    hits: Mapping[int, Sequence[Scored]], searches: Sequence[Narrowed]
+) -> list[tuple[int, Mapping[str, float]]]:
+    """Return the sessions of all queries, best first, with the parts of their scores, by the query that suits best."""
+    best = {session: max(ranked[0].score, 0.0) for session, ranked in hits.items()}
     top = max(best.values(), default=0.0) or 1.0
-    scored: dict[int, _Scored] = {}
-    for terms, statistics, search in zip(request.queries, (first, *first.others), searches, strict=True):
-        weight = 1.0 if statistics is first else OTHER_QUERY_WEIGHT
+    scored: dict[int, Mapping[str, float]] = {}
+    for number, search in enumerate(searches):
+        weight = OTHER_QUERY_WEIGHT if number else 1.0
         for row in search.sessions:
-            parts = {name: weight * SESSION_PART_WEIGHT * value for name, value in row.parts.items()}
-            words = share_of_words(held.get(row.id, set()) | set(row.held), terms.lexemes, statistics)
-            cosine = cosines.get(row.id, 0.0) if row.cosine is None else row.cosine
-            fit = weight * (WORDS_WEIGHT * words + cosine)
-            if row.id not in scored or scored[row.id].fit < fit:
-                scored[row.id] = _Scored(row.id, parts | {"best_message": best.get(row.id, 0.0) / top}, fit)
-    return sorted(scored.values(), key=lambda session: (-session.score, -session.id))
+            parts = {name: weight * value for name, value in row.parts.items()}
+            parts["best_message"] = MESSAGE_WEIGHT * best.get(row.id, 0.0) / top
+            if sum(parts.values()) > sum(scored.get(row.id, {}).values()):
+                scored[row.id] = parts
+    return sorted(scored.items(), key=lambda session: (-sum(session[1].values()), -session[0]))

@@ -4,6 +4,7 @@
 
 - Messages that say the same as a better one are shown once in every profile, not only in `ask`: the tokens go to what
   is said only once.
+- `contextual` looks into eight sessions, not three: those show more of the answers than three hold.
 - `agent` also shows the latest messages of its thread. Its users' sessions consist of memories, ours of messages; a
   session's memories are among the others, and need not be similar to the question.
 """
@@ -28,9 +29,10 @@ class Parameters:
     memories: int = 5
     documents: int = 5
     entity_hops: int = 0
-    # on the scale of `pipeline.recall.rank.features`; the judge of relevance decides, unless a question asks for more
+    # least worth of a message, if more than that of `pipeline.recall.relevance`
     min_similarity: float = 0.0
-    # see `pipeline.recall.narrowing`
+    # search only sessions that fit, see `pipeline.recall.narrowing`: as the judge says, or by at least this
+    narrows: bool = False
     min_session_fit: float = 0.0
     daily_decay: float = 1.0
     mmr_lambda: float = 1.0
@@ -70,7 +72,7 @@ PROFILES: dict[str, Parameters] = {
         memories=0,
         documents=0,
         daily_decay=0.95,
-        mmr_lambda=0.7,
+        mmr_lambda=0.9,
     ),
     "agent": Parameters(
         history_yields=False,
@@ -84,14 +86,13 @@ PROFILES: dict[str, Parameters] = {
     ),
     "contextual": Parameters(
         history_tokens=0,
+        sessions=8,
         session_chars=100,
         related=2,
-        messages=15,
-        messages_per_session=5,
         neighbours=1,
         memories=0,
         documents=0,
-        min_session_fit=0.5,
+        narrows=True,
     ),
 }
 

@@ -20,6 +20,7 @@ from pipeline.jobs.failures import reason_of
 from pipeline.memories import statements
 from pipeline.people import suppression
 from pipeline.people.suppression import Named, is_kept_out
+from pipeline.recall.gather import Ranked
 from pipeline.recall.request import Request
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
@@ -66,6 +67,16 @@ def bucket(bound: float) -> str:
     ('context_seconds_le_0.1', 'context_seconds_le_inf')
     """
     return f"{IN_BUCKET}{bound:g}"
+
+
+def retrieved(context: Context, ranked: Ranked) -> dict[str, float]:
+    """Return the numbers of sessions, by their messages or summaries, and of memories that a context shows."""
+    session_of = {str(hit.candidate.id): hit.candidate.session for hit in ranked.ranked}
+    items = [item for block in context.blocks for item in block.items]
+    sessions = {int(item.id) for item in items if item.kind == "session"}
+    sessions |= {session_of.get(item.id, 0) for item in items if item.kind == "message"}
+    memories = sum(item.kind in {"memory", "document"} for item in items)
+    return {"sessions_retrieved": len(sessions - {0}), "memories_retrieved": memories}
 
 
 def figures(context: Context, seconds: float, timings_ms: Mapping[str, float]) -> dict[str, float]:

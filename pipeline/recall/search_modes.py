@@ -5,15 +5,14 @@
 - `similar` finds the messages nearest in meaning; the score is the cosine.
 - `exact` finds messages that contain a literal text, ignoring case, the newest first.
 - `contextual` looks into the 3 best sessions only, and finds the 5 best messages of each with a neighbour on either
-  side, and 2 related sessions. If no session fits by 0.5 or more it finds what `hybrid` does, with `fell_back`.
-- `topic` finds sessions that fit by 0.25 or more: the best first, or all in order of time if the query names a time
-  window.
+  side, and 2 related sessions. If no session fits it finds what `hybrid` does, with `fell_back`.
+- `topic` finds the sessions that fit, in order of time, with their best messages.
 
-`pipeline.recall.narrowing` defines the fit; `min_similarity` replaces 0.5 and 0.25.
+`pipeline.recall.narrowing` defines the fit, which `min_similarity` is compared with.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -26,12 +25,12 @@ from pipeline.recall import refine, relevance
 from pipeline.recall.find.candidates import retrieve
 from pipeline.recall.find.memories import worth
 from pipeline.recall.find.sessions import RetrievedSession, sharing_topics
-from pipeline.recall.narrowing import allowed, narrow
+from pipeline.recall.narrowing import Narrowing, allowed, narrow
 from pipeline.recall.pack.explain import as_line, message_hits, preview, rounded
 from pipeline.recall.profiles import PROFILES
 from pipeline.recall.rank.features import best_cosines
 from pipeline.recall.rank.rank import Ranking, Scored, ranking_of
-from pipeline.recall.relevance import LIMIT, By, evidence_of
+from pipeline.recall.relevance import LIMIT, By, evidence_of, judged_by
 from pipeline.recall.request import Request, Stopwatch, find_chat, for_search
 from pipeline.store.connections.database import Database
 from pipeline.store.memories import memory_search
@@ -200,18 +199,18 @@ def _hits(
     ]
 
 
-MIN_TOPIC_FIT = 0.25
-"""Minimum fit of a session to be on a topic, unless a query sets another."""
+MAX_SESSIONS, MAX_MESSAGES = 3, 5
+"""Best sessions of a search that narrows to them, and best messages of each session, without neighbours."""
 
 
 def search_topic(connection: Connection, request: Request, search: SearchQuery) -> list[SessionHit]:
-    """Return the sessions on a topic: the best first, or in order of time if the query names a time window."""
-    min_fit = MIN_TOPIC_FIT if search.min_similarity is None else search.min_similarity
-    fitting = narrow(connection, request, sessions=search.limit, min_fit=min_fit).chosen
-    hits = _as_hits(fitting)
-    if search.since is not None or search.until is not None:
-        return sorted(hits, key=lambda hit: (hit.started_at, hit.session_id))
-    return hits
+    """Return the sessions on a topic in order of time, each with the messages that have to do with it."""
+    narrowing = narrow(connection, request, sessions=search.limit, min_fit=search.min_similarity, each=True)
+    lines = {
+        session.id: _with_neighbours(connection, request, hits, 0)
+        for session, hits in _best_messages(request, narrowing)
+    }
+    return sorted(_as_hits(narrowing.chosen, lines), key=lambda hit: (hit.started_at, hit.session_id))
 
 
 def search_contextual(
@@ -219,18 +218,23 @@ def search_contextual(
 ) -> tuple[list[SessionHit], list[SessionHit]]:
     """Return the best sessions with their best messages and neighbours, none if none fits well, and related ones."""
     profile = PROFILES["contextual"]
-    min_fit = profile.min_session_fit if search.min_similarity is None else search.min_similarity
-    narrowing = narrow(connection, request, sessions=profile.sessions, min_fit=min_fit)
-    hits = [hit for hit in narrowing.ranking.hits if hit.candidate.message.content.strip()]
+    narrowing = narrow(connection, request, sessions=MAX_SESSIONS, min_fit=search.min_similarity)
     lines: dict[int, list[Line]] = {}
     left = search.limit
-    for session in narrowing.chosen:
-        inside = [hit for hit in hits if hit.candidate.session == session.id]
-        best = inside[: min(left, profile.messages_per_session)]
-        left -= len(best)
-        lines[session.id] = _with_neighbours(connection, request, best, profile.neighbours)
+    for session, hits in _best_messages(request, narrowing):
+        lines[session.id] = _with_neighbours(connection, request, hits[:left], profile.neighbours)
+        left -= len(hits[:left])
     related = [session for _, session in sharing_topics(narrowing.chosen, narrowing.others)]
     return _as_hits(narrowing.chosen, lines), _as_hits(related[: profile.related])
+
+
+def _best_messages(request: Request, narrowing: Narrowing) -> Iterator[tuple[RetrievedSession, list[Scored]]]:
+    """Yield each chosen session with its best messages, those worth showing."""
+    hits = narrowing.ranking.hits
+    worths = zip(hits, relevance.worths(hits, None, judged_by(request)), strict=True)
+    shown = [hit for hit, worth in worths if worth >= LIMIT and hit.candidate.message.content.strip()]
+    for session in narrowing.chosen:
+        yield session, [hit for hit in shown if hit.candidate.session == session.id][:MAX_MESSAGES]
 
 
 def _with_neighbours(

@@ -128,7 +128,7 @@ def test_hints_say_what_changes_and_what_destroys(house: httpx.Client) -> None:
 
 ODD: list[Any] = [None, 1e400, "../keys", "\x00", "\ud800", "x" * 100_000, {"a": {"a": [1]}}]
 TAKES = {
-    "recall": ["chat_id", "query", "user_id", "as_of", "budget_tokens"],
+    "recall": ["chat_id", "query", "user_id", "as_of", "profile", "budget_tokens"],
     "search": ["chat_id", "query", "mode", "since", "until", "limit"],
     "read": ["chat_id", "session_id", "shown", "limit"],
     "about": ["user_id", "chat_id"],
@@ -228,7 +228,7 @@ def test_a_key_for_some_chats_is_told_which_and_reaches_no_other(house: httpx.Cl
     # And they answer about it
     recalled, *refused = talk(
         opens,
-        ("recall", RECALL),
+        ("recall", RECALL | {"profile": "contextual"}),
         ("recall", RECALL | {"chat_id": OFFICE}),
         ("chats", {}),
         ("about", {"user_id": "Ann", "chat_id": OFFICE}),

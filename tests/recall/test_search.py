@@ -154,9 +154,15 @@ def test_a_theme_over_a_time_is_listed_in_order(database: Database, settings: Se
     )
     starts = [hit.started_at for hit in found.sessions]
     assert starts == [EPOCH + timedelta(days=day) for day in (0, 10, 20, 30)]
-    # without a window the best comes first
-    best = find(database, settings, "boiler", mode="topic", limit=2)
-    assert best.sessions[0].score >= best.sessions[1].score
+    # without a window as well: the best of them, with what was said of it
+    best = find(
+        database, settings, "I've had a lot of trouble with the boiler, haven't I?", mode="topic", limit=3
+    )
+    assert [hit.started_at for hit in best.sessions] == starts[1:]
+    assert sorted(hit.rank for hit in best.sessions) == [1, 2, 3]
+    for hit in best.sessions:
+        assert any("boiler" in line.text for line in hit.messages)
+        assert all(line.score is not None for line in hit.messages)
 
 
 def test_a_session_that_is_named_is_searched_alone(database: Database, settings: Settings) -> None:

@@ -38,8 +38,9 @@ class Tool:
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "as_of": {"type": "string", "description": "Only what was known by then."},
-    "after": {"type": "string", "description": "Last chat_id of the page before."},
+    "after": {"type": "string", "description": "Last chat_id so far."},
     "learned_in": {"type": "string", "description": "chat_id"},
+    "profile": {"enum": ["contextual"]},
     "mode": {"enum": ["hybrid", "exact", "topic"], "description": "topic finds sessions."},
     "scope": {"enum": ["user", "organization"]},
     "session_id": {"type": "integer"},
@@ -54,7 +55,7 @@ TOOLS = {
     "recall": Tool(
         description="Get what a chat's history and memories say about a question of `user_id`.",
         route="POST /v1/context",
-        takes="chat_id query user_id as_of budget_tokens",
+        takes="chat_id query user_id as_of profile budget_tokens",
         required=2,
         answer=Context,
         gives=_fields("evidence", blocks=_fields("", items=_fields("kind id at speaker text"))),
@@ -72,7 +73,7 @@ TOOLS = {
         ),
     ),
     "read": Tool(
-        description="Read a session from its beginning, or around the message ids `shown`.",
+        description="Read a session, or around the message ids `shown`.",
         route="POST /v1/more",
         takes="chat_id session_id shown limit",
         required=2,
@@ -96,7 +97,7 @@ TOOLS = {
         gives=_fields("total", chats=_fields("chat_id title kind last_at")),
     ),
     "remember": Tool(
-        description="Remember a statement that is clear by itself, about a user or everybody.",
+        description="Remember a clear statement, about a user or everybody.",
         route="POST /v1/memories",
         takes="content scope user_id learned_in",
         required=2,
@@ -105,7 +106,7 @@ TOOLS = {
         effect="adds",
     ),
     "correct": Tool(
-        description="Correct a memory that somebody says is wrong; without content it is only retracted.",
+        description="Correct a memory that somebody says is wrong; without content, retract it.",
         route="POST /v1/memories/{memory_id}/correct",
         takes="memory_id content",
         required=1,

@@ -125,7 +125,11 @@ def choose(
 
     # with `fill` nothing is worth too little
     limit = 0.0 if query.fill else relevance.LIMIT
-    ranked, evidence = results.ranked, None if query.fill else results.evidence
+    ranked, evidence = results.ranked, results.evidence
+    narrowed = results.narrowing is not None and not results.fell_back
+    # chosen sessions are shown as far as they go
+    if query.fill or (narrowed and evidence and evidence.level != "none"):
+        evidence = None
     values = dict(
         zip(
             (hit.candidate.id for hit in ranked),
@@ -144,9 +148,8 @@ def choose(
     if searched:
         talk = Talk.of(results, parameters, style)
         shown = {message.id for message in latest[:reach]}
-        offered += choose_messages(
-            ranked, values, talk, shown, parameters, limit, results.scale, posted.is_found
-        )
+        least = max(limit, parameters.min_similarity)
+        offered += choose_messages(ranked, values, talk, shown, parameters, least, posted.is_found)
     texts = {hit.candidate.id: hit.candidate.message.content for hit in results.ranked} | {
         message.id: message.content for message in recent_talk
     }
@@ -156,15 +159,22 @@ def choose(
     offered += summaries.weeks(results.weeks, parameters, wording)
     offered += summaries.overview(results.overview, parameters, style)
     if not results.fell_back:
-        fitting = {session.id for session in results.narrowing.chosen} if results.narrowing else set[int]()
-        offered += summaries.choose(results.sessions, fitting, opened, parameters, style)
+        fitting = results.narrowing.chosen if results.narrowing else ()
+        if parameters.is_blended:
+            fitting = results.sessions[: parameters.sessions]
+        fitting_ids = {session.id for session in fitting}
+        offered += summaries.choose(results.sessions, fitting_ids, opened, parameters, style)
         offered += summaries.related(results.sessions, opened, parameters, style)
 
     wordings = [Wanted.of(text, language) for text in (request.question.content, *query.queries)]
     writer = known.Writer(asker=request.snapshot.asker, now=now, style=style)
     judged = known.probabilities(results.memories, request.question, wordings, results.judged_by)
     memories = known.valued(results.memories, request.question, judged, is_open=not wordings[0].terms)
-    told = list(known.choose(memories, parameters, limit, messages, writer))
+    lines = {int(line.id) for line in offered if isinstance(line, Line) and line.kind == "session"}
+    told_of = [
+        s.summary for s in (*results.sessions, *results.overview) if s.summary and s.id in lines | opened
+    ]
+    told = list(known.choose(memories, parameters, limit, messages, told_of, writer))
     offered += told
     return Chosen(
         told=max((judged[line.id] for line in told if isinstance(line, Line)), default=0.0),

@@ -72,19 +72,21 @@ def choose(
     parameters: Parameters,
     limit: float,
     messages: Mapping[int, str],
+    summaries: Sequence[str],
     write: "Writer",
 ) -> Iterator[Line | Dropped]:
     """Choose memories, given best first with what each is worth, and say why the others are left out.
 
-    `messages` are the texts of the chosen messages, by id: a memory that one of them states is not shown as well.
+    `messages` are the texts of the chosen messages, by id, `summaries` those of sessions: a memory that one of them
+    states is not shown as well.
     """
     counts: Counter[str] = Counter()
-    shown: dict[str, dict[int, list[Bag]]] = {"memory": {}, "document": {}}
+    chosen: dict[int, list[Bag]] = {}
 
     @cache
-    def message_bags() -> Mapping[int, Sequence[Bag]]:
+    def told_bags() -> Mapping[int, Sequence[Bag]]:
         bags: dict[int, list[Bag]] = {}
-        for bag in map(_bag_of, messages.values()):
+        for bag in map(_bag_of, (*messages.values(), *summaries)):
             bags.setdefault(len(bag.words), []).append(bag)
         return bags
 
@@ -102,19 +104,18 @@ def choose(
         if value < limit:
             yield dropped(memory, "below_minimum", f"worth {value:.2f}, below {limit:g}")
         elif kind == "memory" and not messages.keys().isdisjoint(memory.evidence):
-            yield dropped(memory, "duplicate", "a message that says it is shown")
-        elif kind == "memory" and duplicates.is_repeated(bag, message_bags()):
-            yield dropped(memory, "duplicate", "says the same as a message that is shown")
-        elif duplicates.is_repeated(bag, shown[kind]):
-            better = "passage" if kind == "document" else "memory"
-            yield dropped(memory, "duplicate", f"says the same as a better {better}")
+            yield dropped(memory, "duplicate", "a message that says it is chosen")
+        elif kind == "memory" and duplicates.is_repeated(bag, told_bags()):
+            yield dropped(memory, "duplicate", "says the same as a message or summary that is chosen")
+        elif duplicates.is_repeated(bag, chosen):
+            yield dropped(memory, "duplicate", "says the same as a better memory or passage")
         elif counts[kind] >= most:
             yield dropped(memory, "cap", f"at most {most} {plural}")
         elif counts[memory.scope] >= most_of_scope:
             yield dropped(memory, "cap", f"at most {most_of_scope} {memory.scope}_memories")
         else:
             counts.update((kind, memory.scope))
-            shown[kind].setdefault(len(bag.words), []).append(bag)
+            chosen.setdefault(len(bag.words), []).append(bag)
             yield write.line(memory, value, counts.total())
 
 

@@ -40,11 +40,11 @@ def choose(
         if session.id in opened:
             yield dropped(session, "covered", "messages of it are shown")
         elif session.id not in fitting:
-            yield dropped(session, "below_minimum", "none of its messages is worth enough")
+            yield dropped(session, "below_minimum", "none of its messages is chosen")
         elif not session.summary:
             yield dropped(session, "below_minimum", "not summarized")
         else:
-            reason = f"session {session.id} fits the question, and none of its messages is shown"
+            reason = f"session {session.id} is one of the best, and none of its messages is shown"
             yield _line("exchanges", session, LIMIT, parameters.session_chars, reason, style)
 
 
@@ -86,7 +86,7 @@ def related(
     shown = [session for session in sessions if session.id in opened]
     candidates = [session for session in sessions if session.id not in opened and session.summary]
     for number, (common, session) in enumerate(sharing_topics(shown, candidates)[: parameters.related]):
-        reason = f"shares {', '.join(common[:3])} with the sessions above"
+        reason = f"shares {', '.join(common[:3])} with the sessions found"
         worth = RELATED_WORTH - number / 1e6
         yield _line("related", session, worth, RELATED_CHARS, reason, style)
 

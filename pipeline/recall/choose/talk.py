@@ -15,7 +15,6 @@ from pipeline.recall.find.candidates import Candidate
 from pipeline.recall.gather import Ranked
 from pipeline.recall.profiles import Parameters
 from pipeline.recall.question.conversation import Questions
-from pipeline.recall.rank.features import Scale
 from pipeline.recall.rank.rank import Scored
 from pipeline.text import duplicates, truncate
 from pipeline.text.cues import addressing
@@ -41,7 +40,7 @@ class Talk:
     by_place: Mapping[tuple[int, int], Candidate]
     # when each session began, as far as is known, and when its messages were said, in order
     times: Mapping[int, Sequence[datetime]]
-    # what the best sessions were about, where a language model has summarized them
+    # what the best sessions were about: a language model's summary, or topics; unless a line of its own says it
     about: Mapping[int, str]
     style: Style
     # the headings so far, by session and day
@@ -51,6 +50,7 @@ class Talk:
     def of(cls, results: Ranked, parameters: Parameters, style: Style) -> "Talk":
         """Return the talk that was found."""
         candidates = [hit.candidate for hit in results.ranked]
+        told = {session.id for session in results.overview}
         times: dict[int, list[datetime]] = {session.id: [session.started_at] for session in results.sessions}
         for candidate in candidates:
             times.setdefault(candidate.session, []).append(candidate.message.sent_at)
@@ -58,9 +58,9 @@ class Talk:
             by_place={(c.session, c.place): c for c in candidates if c.session},
             times={session: sorted(of_session) for session, of_session in times.items()},
             about={
-                session.id: truncate.shortened(truncate.one_line(session.summary), parameters.session_chars)
+                session.id: truncate.shortened(truncate.one_line(text), parameters.session_chars)
                 for session in results.sessions[: parameters.sessions]
-                if session.is_described and session.summary
+                if (text := session.about) and session.id not in told
             },
             style=style,
         )
@@ -135,7 +135,6 @@ def choose_messages(
     recent: Set[int],
     parameters: Parameters,
     limit: float,
-    scale: Scale,
     is_question: Callable[[Candidate], bool],
 ) -> Iterator[Line | Dropped]:
     """Choose messages, given best first, and say why the others are left out; `worth` is by id.
@@ -159,8 +158,6 @@ def choose_messages(
         if is_question(candidate):
             elsewhere.add(candidate.id)
             yield dropped(hit, "duplicate", "the question itself")
-        elif _is_unlike(hit, scale, parameters.min_similarity):
-            yield dropped(hit, "below_minimum", f"less similar than {parameters.min_similarity:g}")
         elif value < limit:
             yield dropped(hit, "below_minimum", f"worth {value:.2f}, below {limit:g}")
         elif candidate.id in recent and parameters.messages:
@@ -194,13 +191,6 @@ def choose_messages(
                     reason = f"beside match {rank}"
                     is_below = near.place > candidate.place
                     yield talk.line(near, worth_beside, reason, score=None, is_below=is_below)
-
-
-def _is_unlike(hit: Scored, scale: Scale, minimum: float) -> bool:
-    """Tell whether a message is not similar enough to the question; an exact match needs no similarity."""
-    similarity = scale.similarity(hit.candidate.best_cosine) if minimum else None
-    quoted = hit.parts.get("phrase", 0.0) > 0 or hit.parts.get("exact", 0.0) > 0
-    return similarity is not None and similarity < minimum and not quoted
 
 
 def _why(rank: int, hit: Scored) -> str:

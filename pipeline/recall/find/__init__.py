@@ -1,1 +1,1 @@
-"""Find candidates, sessions, memories and passages for an `Ask`."""
+"""Find candidates, sessions, memories and passages for a `Request`."""

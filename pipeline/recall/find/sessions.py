@@ -38,6 +38,11 @@ class RetrievedSession:
     # how well it fits a search that narrows to sessions, see `pipeline.recall.narrowing`
     fit: float = 0.0
 
+    @property
+    def about(self) -> str:
+        """What it was about: its summary by a language model, or else its topics."""
+        return (self.summary or "") if self.is_described else ", ".join(self.topics)
+
 
 def load_sessions(
     connection: Connection, scored: Sequence[tuple[int, float, Mapping[str, float]]]

@@ -1,11 +1,12 @@
 """Explain a context: every hit with the parts of its score, everything dropped with its reason."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from types import MappingProxyType
 
+from pipeline.recall import narrowing
 from pipeline.recall.choose.lines import display_name
 from pipeline.recall.gather import Ranked
 from pipeline.recall.profiles import OTHER_QUERY_WEIGHT, Parameters
@@ -156,14 +157,29 @@ def explanation(
         evidence=dict(results.evidence.parts) if results.evidence else {},
         evidence_reasons=results.evidence.reasons() if results.evidence else [],
         unsure=results.evidence.unsure if results.evidence else "",
-        constants=asdict(request.weights) | CONSTANTS,
+        constants=asdict(request.weights) | CONSTANTS | _of_profile(request.parameters, results),
         sessions=sessions,
         messages=messages,
         memories=memories,
-        dropped=_dropped(request.parameters, results, [*messages, *sessions, *memories], dropped),
+        dropped=_dropped(results, [*messages, *sessions, *memories], dropped, shown),
         timings_ms={},
         tokens_by_block={block.kind: block.tokens for block in ordered},
     )
+
+
+def _of_profile(parameters: Parameters, results: Ranked) -> dict[str, float]:
+    """Return the constants of what the profile makes of the ranking."""
+    constants: dict[str, float] = {}
+    if parameters.is_blended:
+        names = ("blend_ranking", "blend_recency", "blend_overlap")
+        constants |= dict(zip(names, rerank.BLEND_SHARES, strict=True))
+        constants["blend_half_life_hours"] = rerank.BLEND_HALF_LIFE / timedelta(hours=1)
+        constants["blend_session"] = rerank.SESSION_FACTOR
+    if parameters.daily_decay < 1:
+        constants["fading"] = rerank.FADING_SHARE
+    if results.narrowing is not None:
+        constants["best_message"] = narrowing.MESSAGE_WEIGHT
+    return constants
 
 
 def _times(request: Request) -> list[str]:
@@ -180,20 +196,25 @@ def _times(request: Request) -> list[str]:
 
 
 def _dropped(
-    parameters: Parameters, results: Ranked, hits: Sequence[Hit], dropped: Sequence[Dropped]
+    results: Ranked, hits: Sequence[Hit], dropped: Sequence[Dropped], shown: Container[tuple[str, str]]
 ) -> list[Dropped]:
     """Return the reason for each hit not shown, then what else was dropped, such as older recent messages."""
+    candidates = (hit.candidate for hit in results.ranked)
+    opened = {str(c.session) for c in candidates if ("message", str(c.id)) in shown}
     drops = {(drop.kind, drop.id): drop for drop in dropped}
     reasons = [
-        _reason(parameters, hit, results, drops.get((hit.kind, hit.id))) for hit in hits if not hit.shown_in
+        _reason(hit, results, drops.get((hit.kind, hit.id)), opened) for hit in hits if not hit.shown_in
     ]
     ranked = {("message", str(hit.candidate.id)) for hit in results.ranked}
     listed = {(hit.kind, hit.id) for hit in hits}
     return reasons + [drop for key, drop in drops.items() if key not in ranked | listed]
 
 
-def _reason(parameters: Parameters, hit: Hit, results: Ranked, drop: Dropped | None) -> Dropped:
-    """Return the reason for a hit not shown; `drop` is None if it was offered to no block."""
+def _reason(hit: Hit, results: Ranked, drop: Dropped | None, opened: Container[str]) -> Dropped:
+    """Return the reason for a hit not shown; `drop` is None if it was offered to no block.
+
+    `opened` are the sessions of which messages are shown.
+    """
 
     def dropped(reason: DropReason, detail: str) -> Dropped:
         return Dropped(kind=hit.kind, id=hit.id, reason=reason, detail=detail)
@@ -201,9 +222,11 @@ def _reason(parameters: Parameters, hit: Hit, results: Ranked, drop: Dropped | N
     is_passed_over = hit.kind == "message" and int(hit.id) in results.passed_over
     if is_passed_over and (drop is None or drop.reason in {"below_minimum", "cap"}):
         return dropped("mmr", "too much like a better hit")
+    if drop is not None and drop.reason == "covered" and hit.id not in opened:
+        return dropped("budget", "nor was there room for its messages")
     if drop is not None:
         return drop
     if hit.kind == "session" and results.fell_back:
         fit = next(session.fit for session in results.sessions if session.id == hit.session_id)
-        return dropped("below_minimum", f"fits by {fit:.2f}; it must by {parameters.min_session_fit:g}")
+        return dropped("below_minimum", f"answers with a probability of {fit:.0%}, which is too little")
     return dropped("below_minimum", "without a word")

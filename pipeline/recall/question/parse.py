@@ -84,12 +84,13 @@ def read(text: str, people: Sequence[str], earliest: datetime, now: datetime, la
     language = read_in(text, language, parts)
     exact, content, marked = exact_match.take_out(text, parts | figures.written_in(text))
     # the words of times that count from now stay: "the camping trip last year" may be called that in the talk
-    times, content = calendar.times(content, earliest, now, language, parts)
-    times = times[:MAX_SPANS]
+    times, of_nouns, content = calendar.times(content, earliest, now, language, parts)
     named = names.find(content, people, language)
     content = truncate.blank_out(content, named.sure)
     exact = (exact + exact_match.numbers(content))[: exact_match.MAX_PIECES]
     content = exact_match.put_back(" ".join(content.split()), marked)
+    overview = not exact and asks_for_all(content, language)
+    times = [*times, *(of_nouns if overview else ())][:MAX_SPANS]
     return Question(
         text=text,
         content=content if _WORD.search(content) else text,
@@ -97,7 +98,7 @@ def read(text: str, people: Sequence[str], earliest: datetime, now: datetime, la
         names=named.names,
         asks=answer_types.asked(text, language),
         language=language,
-        overview=any(start < now for start, _ in times) and not exact and asks_for_all(content, language),
+        overview=overview and any(start < now for start, _ in times),
         spans=tuple(sorted(set(times))),
         open_spans=frozenset(span for span in times if span[0] <= earliest or span[0] <= now <= span[1]),
         phrases=tuple(piece for piece in exact if piece.kind == "phrase"),

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -88,30 +88,6 @@ def words_around(
     reach = 1 + sum(LATER**step + EARLIER**step for step in range(1, STEPS + 1))
     near = saturated(kernel.around(times), kernel.around(lengths), statistics.mean_length * reach, idfs)
     return shares(near * substance, attainable)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scale:
-    """The range of cosines to a question: 0.3 is high where unrelated texts are at 0.1."""
-
-    # mean cosine of the chat's messages
-    mean: float = 0.0
-    # highest cosine found; None if nothing was compared
-    best: float | None = None
-
-    @classmethod
-    def of(cls, cosines: Iterable[float | None], mean: float) -> "Scale":
-        """Return the scale whose best is the highest of these cosines."""
-        return cls(mean=mean, best=max((cosine for cosine in cosines if cosine is not None), default=None))
-
-    def similarity(self, cosine: float | None) -> float | None:
-        """Return `0.5 + (cosine - mean) / (best - mean) / 2`: 0.5 for the chat's average message, 1 for the best.
-
-        None for what has no vector, or if the best is no better than the average.
-        """
-        if cosine is None or self.best is None or self.best - self.mean <= 1e-9:
-            return None
-        return min(1.0, max(0.0, 0.5 + (cosine - self.mean) / (self.best - self.mean) / 2))
 
 
 def best_cosines(cosines: Sequence[Mapping[int, float]]) -> dict[int, float]:

@@ -1,6 +1,6 @@
 """Rerank as a profile asks for: blended with recency and words, decayed by age, diversified."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from pipeline.recall.find.candidates import Candidate
@@ -14,11 +14,12 @@ RERANKER_WEIGHT = 2.0
 # A match with a quoted phrase neither fades nor blends.
 _QUOTED_PART = "phrase"
 # The blend of group chats: the shares of the ranking, recency and the question's words; the half-life of recency; the
-# factors for a session, and for a message of a session that the context shows anyway.
+# factor for a session.
 BLEND_SHARES = (0.45, 0.25, 0.30)
 BLEND_HALF_LIFE = timedelta(hours=72)
 SESSION_FACTOR = 1.25
-COVERED_FACTOR = 0.5
+# Share of a score that fades with age; chosen on the chats of part `fit`.
+FADING_SHARE = 0.1
 # A best score up to this says nothing, and dividing by it could overflow.
 MIN_BEST_SCORE = 1e-9
 
@@ -48,27 +49,26 @@ def add_reranker_scores(scored: Sequence[Scored], answers: Sequence[float]) -> l
     return _best_first(first) + list(scored[len(first) :])
 
 
-def blended(scored: Sequence[Scored], terms: int, now: datetime, covered: Collection[int]) -> list[Scored]:
-    """Blend messages, best first; `terms` is the question's number of lexemes.
-
-    Messages of `covered` sessions, which the context shows anyway, count `COVERED_FACTOR` times.
-    """
+def blended(scored: Sequence[Scored], terms: int, now: datetime) -> list[Scored]:
+    """Blend messages, best first; `terms` is the question's number of lexemes."""
     best = max((hit.score - hit.parts.get(_QUOTED_PART, 0.0) for hit in scored), default=0.0)
     hits = []
     for hit in scored:
-        candidate, factor = hit.candidate, COVERED_FACTOR if hit.candidate.session in covered else 1.0
-        share = len(candidate.terms) / max(terms, 1)
-        parts = blend_parts(hit.parts, best, now - candidate.message.sent_at, share, factor)
+        share = len(hit.candidate.terms) / max(terms, 1)
+        parts = blend_parts(hit.parts, best, now - hit.candidate.message.sent_at, share, 1.0)
         hits.append(hit._replace(score=sum(parts.values()), parts=parts))
     return _best_first(hits)
 
 
 def faded(scored: Sequence[Scored], now: datetime, per_day: float) -> list[Scored]:
-    """Multiply each score above 0 by `per_day` for every day of its age, except the part `_QUOTED_PART`; best first."""
+    """Multiply `FADING_SHARE` of each score above 0 by `per_day` for every day of its age; best first.
+
+    The part `_QUOTED_PART` stays as it is.
+    """
     hits = []
     for hit in scored:
         days = max(0.0, (now - hit.candidate.message.sent_at).total_seconds() / 86_400)
-        factor = per_day**days if hit.score > 0 else 1.0
+        factor = 1 - FADING_SHARE + FADING_SHARE * per_day**days if hit.score > 0 else 1.0
         parts = {name: value if name == _QUOTED_PART else value * factor for name, value in hit.parts.items()}
         hits.append(hit._replace(score=sum(parts.values()), parts=parts))
     return _best_first(hits)

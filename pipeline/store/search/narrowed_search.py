@@ -59,10 +59,6 @@ class FoundSession:
     id: int
     # what it is found by, each from 0 to 1: `words`, `meaning`, `affinity` and `time`
     parts: Mapping[str, float]
-    # of its summary to the question; None: it has none
-    cosine: float | None
-    # the question's lexemes in its summary
-    held: Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +95,7 @@ def _statement(
             SELECT avg(cosine) AS mean, max(cosine) AS best, count(*) AS compared FROM summaries
         ), {session_search.SPOKEN}, likely AS MATERIALIZED (
             SELECT * FROM (
-                SELECT coalesce(m.id, w.id) AS id, m.cosine,
+                SELECT coalesce(m.id, w.id) AS id,
                     coalesce(greatest((m.cosine - mean) / nullif(best - mean, 0), 0), 0) AS meaning,
                     coalesce(w.score / (SELECT nullif(max(score), 0) FROM spoken), 0) AS words
                 FROM summaries m CROSS JOIN facts FULL JOIN spoken w ON w.id = m.id) parts
@@ -107,7 +103,7 @@ def _statement(
         ), found AS MATERIALIZED (
             SELECT likely.*, s.*, row_number() OVER (ORDER BY meaning + words + affinity + at DESC, id DESC) AS place
             FROM likely CROSS JOIN LATERAL (
-                SELECT id AS session, session_key, started_at, ended_at, message_count, tsv,
+                SELECT id AS session, session_key, started_at, ended_at, message_count,
                     {affinity_of("participants")} AS affinity, CAST(EXISTS (
                         SELECT 1 FROM unnest(CAST(:starts AS timestamptz[]), CAST(:ends AS timestamptz[]))
                             AS span (start, stop)
@@ -117,8 +113,7 @@ def _statement(
         )
         SELECT frequencies, exact, mean,
             compared + (SELECT coalesce(sum(message_count), 0) FROM found WHERE place <= {looked}) AS compared,
-            (SELECT json_agg(json_build_array(id, words, meaning, affinity, at, cosine, (
-                SELECT json_agg(lexeme) FROM unnest(tsv) WHERE lexeme = ANY(:words))) ORDER BY place)
+            (SELECT json_agg(json_build_array(id, words, meaning, affinity, at) ORDER BY place)
                 FROM found) AS sessions,
             (SELECT array_agg(hit.id ORDER BY place, hit.id)
                 FROM found looked CROSS JOIN LATERAL ({best}) hit WHERE place <= {looked}) AS messages{memories}
@@ -175,14 +170,7 @@ def search(
     )
 
 
-def _session(
-    session: int,
-    words: float,
-    meaning: float,
-    affinity: float,
-    time: int,
-    cosine: float | None,
-    held: Sequence[str] | None,
-) -> FoundSession:
-    parts = {"words": words, "meaning": meaning, "affinity": affinity, "time": float(time)}
-    return FoundSession(id=session, parts=parts, cosine=cosine, held=held or ())
+def _session(session: int, words: float, meaning: float, affinity: float, time: int) -> FoundSession:
+    return FoundSession(
+        id=session, parts={"words": words, "meaning": meaning, "affinity": affinity, "time": float(time)}
+    )

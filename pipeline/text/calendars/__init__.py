@@ -52,6 +52,9 @@ class Calendar:
     # words for days, as days from today; words for periods, as a unit and units from the current one
     days: Mapping[str, int]
     periods: Mapping[str, tuple[str, int]]
+    # units and steps that mean several, and those that relate a time to a noun as "of" does
+    plurals: frozenset[str]
+    genitives: frozenset[str]
     # short or ambiguous names of months and weekdays: a word before them must say that they are a time
     short: frozenset[str]
     # the words before a time, at the end of a text; the words after it, at the beginning
@@ -109,10 +112,19 @@ def _calendar(name: str) -> Calendar:
     spaced, article = data.get("spaced", True), patterns.split(data.get("article", ""))
     if not spaced:
         numbers |= _han_numbers()
-    meanings: dict[str, dict[str, Any]] = {
+    marked = {
         key: {word: meaning for meaning, words in data.get(key, {}).items() for word in patterns.split(words)}
         for key in ("units", "steps", "steps_after", "days", "periods")
     }
+    meanings: dict[str, dict[str, Any]] = {
+        key: {word.rstrip("+*"): meaning for word, meaning in words.items()} for key, words in marked.items()
+    }
+    plurals, genitives = (
+        frozenset(
+            word[:-1].casefold() for key in ("units", "steps") for word in marked[key] if word.endswith(mark)
+        )
+        for mark in "+*"
+    )
     slots = patterns.slots(data, months, weekdays, numbers, meanings, spaced=spaced)
     slots["nth"] = rf"(?P<d>{patterns.alternatives(ordinals)})"
     forms = _FORMS | {"period": ["{period}"], "day": ["{day}"]} | data["forms"]
@@ -143,6 +155,8 @@ def _calendar(name: str) -> Calendar:
             word: (meaning.split()[0], int(meaning.split()[1]))
             for word, meaning in _folded(meanings["periods"]).items()
         },
+        plurals=plurals,
+        genitives=genitives,
         short=_short_names(data, spaced=spaced),
         lead=patterns.relations(data.get("leads", {}), article, spaced=spaced, trail=False, suffix=""),
         trail=patterns.relations(data.get("trails", {}), [], spaced=spaced, trail=True, suffix=end),

@@ -48,14 +48,15 @@ def days(text: str, said_on: date, language: str = "english") -> Iterator[tuple[
 
 def times(
     text: str, earliest: datetime, now: datetime, language: str = "english", names: Collection[str] = ()
-) -> tuple[list[Span], str]:
-    """Read the times that a question names: `(each once, in their order, the text without those of the calendar)`.
+) -> tuple[list[Span], list[Span], str]:
+    """Return the times that a question names, each once, those of nouns, and its text without those of the calendar.
 
-    "Before", "after", "since" and "until" a time mean from `earliest` or until `now`, in the time zone of `now`. A
-    month that is one of `names` (in lower case) as well stays in the text, unless the word before it is of a month.
+    A time of a noun that is not over says what is asked about, as in "this year's fee", and not when it was talked
+    about. "Before", "after", "since" and "until" a time mean from `earliest` or until `now`, in the time zone of `now`.
+    A month that is one of `names` (in lower case) as well stays in the text, unless the word before it is of a month.
     """
-    counted, dated, left = _read(text, earliest, now, language, names)
-    return list(dict.fromkeys([*counted, *dated])), left
+    counted, of_nouns, dated, left = _read(text, earliest, now, language, names)
+    return list(dict.fromkeys([*counted, *dated])), of_nouns, left
 
 
 def dates(text: str, earliest: datetime, now: datetime, language: str = "english") -> tuple[list[Span], str]:
@@ -63,28 +64,30 @@ def dates(text: str, earliest: datetime, now: datetime, language: str = "english
 
     A date without a year means every year from `earliest` to `now`, in the time zone of `now`.
     """
-    _, dated, left = _read(text, earliest, now, language)
+    _, _, dated, left = _read(text, earliest, now, language)
     return list(dict.fromkeys(dated)), left
 
 
 def _read(
     text: str, earliest: datetime, now: datetime, language: str, names: Collection[str] = ()
-) -> tuple[list[Span], list[Span], str]:
-    """Return the times that count from now, those of the calendar, and the text without the latter."""
+) -> tuple[list[Span], list[Span], list[Span], str]:
+    """Return the times that count from now, those of nouns, those of the calendar, and the text without the latter."""
     # at the calendar's edge there is no such time in another zone
     with suppress(OverflowError):
         earliest = earliest.astimezone(now.tzinfo)
     counted: list[Span] = []
+    of_nouns: list[Span] = []
     dated: list[Span] = []
     left, at = [], 0
     for moment in moments(text, calendars_of(language)):
         meant = spans.of_question(moment, earliest, now)
         of_calendar = moment.kind in _OF_CALENDAR
-        (dated if of_calendar else counted).extend(meant)
+        of_noun = moment.of_noun and moment.kind in {"step", "period"} and moment.numbers["step"] >= 0
+        (dated if of_calendar else of_nouns if of_noun else counted).extend(meant)
         if of_calendar and moment.whole and not _may_name(text, moment, names):
             left += [text[at : max(at, moment.start - moment.before)], " "]
             at = moment.end + moment.after
-    return counted, dated, "".join((*left, text[at:]))
+    return counted, of_nouns, dated, "".join((*left, text[at:]))
 
 
 def _may_name(text: str, moment: Moment, names: Collection[str]) -> bool:

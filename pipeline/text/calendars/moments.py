@@ -12,6 +12,8 @@ MAX_CHARS = 8_000
 # Maximum distance of the words that relate a text to a time.
 _AROUND_CHARS = 40
 _SENTENCE_CHARS = 8
+SEVERAL = 4
+"""How many a plural without a number means, as in "in recent months"."""
 _TAKEN = "\0"
 # Kinds that may be either end of a range.
 _ENDS = frozenset(("date", "weekday", "step_weekday", "month", "years", "monthday", "day"))
@@ -34,6 +36,8 @@ class Moment:
     # a word other than an article says that it is a time
     led: bool = False
     article: bool = False
+    # it belongs to a noun: "this year's fee"
+    of_noun: bool = False
     # the numbers of it, by the name of what they count: y, n (month), d, e (the last day), w (weekday), step, count
     numbers: Mapping[str, int]
     unit: str = ""
@@ -127,7 +131,17 @@ def _read(match: re.Match[str], kind: str, calendar: Calendar) -> Moment | None:
             if " ".join(value.split()) not in calendar.units:
                 return None
             unit = calendar.units[" ".join(value.split())]
-    return Moment(start=match.start(), end=match.end(), kind=kind, numbers=numbers, unit=unit)
+    told = {" ".join(groups.get(key, "").split()) for key in ("unit", "step")}
+    if kind in {"step", "counted"} and "count" not in numbers and not calendar.plurals.isdisjoint(told):
+        kind, numbers["count"] = "counted", SEVERAL
+    return Moment(
+        start=match.start(),
+        end=match.end(),
+        kind=kind,
+        numbers=numbers,
+        unit=unit,
+        of_noun=not calendar.genitives.isdisjoint(told),
+    )
 
 
 def _related(text: str, moment: Moment, calendar: Calendar) -> Moment:
@@ -136,7 +150,7 @@ def _related(text: str, moment: Moment, calendar: Calendar) -> Moment:
     def lead_before(end: int) -> re.Match[str] | None:
         return calendar.lead.search(text[max(0, end - _AROUND_CHARS) : end])
 
-    relation, before, after, article, surely_month = "", 0, 0, False, False
+    relation, before, after, article, surely_month, of_noun = "", 0, 0, False, False, moment.of_noun
     lead = lead_before(moment.start)
     if lead:
         article = bool(lead.groupdict().get("article"))
@@ -144,20 +158,23 @@ def _related(text: str, moment: Moment, calendar: Calendar) -> Moment:
         surely_month = moment.kind == "month" and calendar.before_months.search(lead[0]) is not None
         if relation == "week" and (more := lead_before(moment.start - before)):
             before += len(more[0])
+    # "in dieser Woche" does not, "dieses Jahres" does
+    of_noun = relation == "of" or (of_noun and not relation)
     trail = calendar.trail.match(text[moment.end : moment.end + _AROUND_CHARS])
-    if trail and (named := _relation(trail)):
-        relation = named if named != "in" or not relation else relation
-        after = len(trail[0])
     led = bool(relation)
+    if trail and (named := _relation(trail)):
+        relation = named if named not in {"in", "of"} or not relation else relation
+        after, led, of_noun = len(trail[0]), led or named != "of", of_noun or named == "of"
     if moment.kind == "range" and relation in {"since", "until"}:
         relation = "in"  # "from" is the first of two words
     return replace(
         moment,
         before=before,
         after=after,
-        relation=relation or "in",
+        relation="in" if relation in {"", "of"} else relation,
         led=led,
         article=article,
+        of_noun=of_noun,
         surely_month=surely_month,
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 from pipeline.text.accents import words_either_way
 from pipeline.text.caches import pattern
 
-RELATIONS = ("week", "before", "after", "since", "until", "around", "between", "every", "in")
+RELATIONS = ("week", "before", "after", "since", "until", "around", "between", "every", "of", "in")
 
 
 def alternatives(words: Iterable[str]) -> str:

@@ -110,7 +110,9 @@ def _spans(moment: Moment, earliest: datetime, now: datetime) -> list[Span]:
             return [(moved(middle, -(length // 2)), moved(middle, length // 2 + 1))]
         case "counted":
             # "in the last week" is of one
-            return [(moved(today, -numbers.get("count", 1) * _UNIT_DAYS[moment.unit]), moved(today, 1))]
+            length = numbers.get("count", 1) * _UNIT_DAYS[moment.unit]
+            ahead = numbers.get("step", -1) > 0
+            return [(moved(today, 0 if ahead else -length), moved(today, length + 1 if ahead else 1))]
         case "weekend":
             return _weekends(today, last_only=moment.past)
         case "step" if moment.unit == "weekend" and numbers["step"] == 0 and moment.past:

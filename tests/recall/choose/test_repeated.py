@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.recall.found import assembled, hit, lines, memory
+from tests.recall.found import assembled, hit, lines, memory, passage
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,17 @@ def test_a_statement_makes_way_for_a_message_or_a_better_statement_only_if_their
     assert lines(found, "exchanges") == [f"Ann: {fee.format(240)}"]
     shown = [line.partition("] ")[2] for line in lines(found, "memories")]
     assert shown == [fee.format(260), fee.format(280)]
+
+
+@pytest.mark.parametrize("profile", ["balanced", "ask"])
+def test_what_a_passage_and_a_memory_say_is_shown_once(profile: str) -> None:
+    said = "The boat club's fee is 240 euros a year, to be paid until the first of May"
+    known = [
+        passage(said),
+        memory(2, f"{said}.", 0.9, cosine=0.6),
+        memory(3, said.replace("240", "260"), 0.8),
+    ]
+    found = assembled("what is the fee of the boat club?", memories=known, profile=profile, explain=True)
+    assert found.text.count("240 euros") == 1
+    assert found.text.count("260 euros") == 1
+    assert [each.reason for each in found.explain.dropped] == ["duplicate"]

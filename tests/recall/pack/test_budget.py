@@ -177,9 +177,49 @@ def test_what_a_session_was_about_stands_over_its_messages_where_a_language_mode
         "2": "below_minimum",
         "3": "below_minimum",
     }
-    # one by extraction only quotes, so it is not shown
-    quoting = [session(1, "Ann: error seven. Bob: hm.", 3.0)]
-    assert "Bob: hm" not in assembled("what about the boiler?", hits, sessions=quoting).text
+    # one by extraction only quotes, so its topics are shown
+    quoting = [session(1, "Ann: error seven. Bob: hm.", 3.0, topics=["boiler", "plumber"])]
+    found = assembled("what about the boiler?", hits, sessions=quoting)
+    assert "Bob: hm" not in found.text
+    assert " · boiler, plumber\nAnn: The boiler shows error seven" in found.text
+
+
+def test_a_summary_is_printed_once_also_where_a_time_is_asked_for_or_a_memory_says_it() -> None:
+    about = "The boiler of the house in Almada broke, and Rui was called."
+    hits = [hit(1, "The boiler shows error seven", 3)]
+    sessions = [session(1, about, 3.0, is_described=True)]
+    known = [memory(1, about, 3.0, type="summary", scope="session")]
+    for fields in (
+        {"overview": sessions},
+        {"overview": sessions, "sessions": sessions},
+        {"sessions": sessions},
+    ):
+        found = assembled("what about the boiler last week?", hits, memories=known, explain=True, **fields)
+        assert found.text.count(about) == 1
+
+
+def test_a_group_shows_its_best_sessions_by_their_messages_or_else_by_their_summaries() -> None:
+    hits = [hit(1, "The boiler shows error seven", 3)]
+    sessions = [
+        session(1, "The boiler broke.", 3.0, is_described=True),
+        session(2, "The landlord paid half of the invoice.", 2.0, is_described=True),
+        session(3, "Rui came.", 1.5, is_described=True),
+        session(4, "The cat was fed.", 1.0, is_described=True),
+    ]
+    found = assembled("what about the boiler?", hits, sessions=sessions, profile="group", explain=True)
+    shown = {each.id: each.shown_in for each in found.explain.sessions}
+    assert shown == {"1": None, "2": "exchanges", "3": "exchanges", "4": None}
+    assert [found.text.count(each.summary) for each in sessions] == [1, 1, 1, 0]
+    assert {each.id: each.reason for each in found.explain.dropped} == {"1": "covered", "4": "below_minimum"}
+
+
+def test_a_session_is_covered_only_where_messages_of_it_are_shown() -> None:
+    hits = [hit(n, f"The boiler shows error {n} {'again ' * 40}", 3 - n / 100) for n in range(8)]
+    sessions = [session(1, "The boiler broke.", 3.0)]
+    for budget, reason in ((2000, "covered"), (90, "budget")):
+        found = assembled("boiler?", hits, sessions=sessions, budget=budget, explain=True)
+        assert bool(lines(found, "exchanges")) == (reason == "covered")
+        assert {each.reason for each in found.explain.dropped if each.kind == "session"} == {reason}
 
 
 def test_a_time_that_is_to_be_summed_up_is_told_in_order_from_its_beginning() -> None:

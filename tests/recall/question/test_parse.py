@@ -75,3 +75,47 @@ def test_a_question_is_read_without_its_accents(language: str, text: str, asks: 
     assert set(asks) <= asked.asks
     assert asked.spans
     assert (bare.asks, bare.spans, bare.speakers) == (asked.asks, asked.spans, asked.speakers)
+
+
+# What is fetched for a time, asked on Friday, 16 October 2026: from the first day, up to the second; None: no time
+FETCHED = """
+english | What did we decide in recent months? | 2026-06-18 2026-10-16
+english | Did anybody complain these past weeks? | 2026-09-18 2026-10-16
+english | What was decided last month? | 2026-09-01 2026-09-30
+english | What did I miss since Wednesday? | 2026-10-14 2026-10-16
+english | How much is this year's fee? | none
+english | What are this week's highlights? | 2026-10-12 2026-10-18
+english | How much is this season's fee now? | none
+german | Was haben wir in den letzten Monaten beschlossen? | 2026-06-18 2026-10-16
+german | Was wurde ab Mittwoch gesagt? | 2026-10-14 2026-10-16
+german | Wie hoch ist der Beitrag dieses Jahres? | none
+german | Was haben wir in dieser Woche beschlossen? | 2026-10-12 2026-10-18
+french | Qu'a-t-on décidé ces derniers mois ? | 2026-06-18 2026-10-16
+french | Qu'ai-je raté depuis mercredi ? | 2026-10-14 2026-10-16
+french | Combien coûte la cotisation de cette année ? | none
+spanish | ¿Quién llamó estas últimas semanas? | 2026-09-18 2026-10-16
+spanish | ¿Qué me perdí desde el miércoles? | 2026-10-14 2026-10-16
+spanish | ¿Cuánto es la cuota de este año? | none
+russian | Что мы решили в последние недели? | 2026-09-18 2026-10-16
+russian | Что было на прошлой неделе? | 2026-10-05 2026-10-11
+russian | Что я пропустил со среды? | 2026-10-14 2026-10-16
+russian | Сколько составляет взнос следующей недели? | none
+japanese | 最近の数週間に誰が来ましたか？ | 2026-09-25 2026-10-16
+japanese | 水曜日から何がありましたか？ | 2026-10-14 2026-10-16
+japanese | 今年の会費はいくらですか？ | none
+italian | Cosa abbiamo deciso negli ultimi mesi? | 2026-06-18 2026-10-16
+portuguese | Quanto é a taxa deste ano? | none
+dutch | Wat hebben we de afgelopen weken besloten? | 2026-09-18 2026-10-16
+polish | Co ustaliliśmy w ostatnich miesiącach? | 2026-06-18 2026-10-16
+turkish | Son haftalarda kim aradı? | 2026-09-18 2026-10-16
+chinese | 今年的会费是多少？ | none
+"""
+
+
+@pytest.mark.parametrize("told", FETCHED.strip().splitlines())
+def test_what_is_fetched_for_a_time(told: str) -> None:
+    language, asked, days = told.split(" | ")
+    now = datetime(2026, 10, 16, 12, tzinfo=UTC)
+    spans = parse.read(asked, [], now - timedelta(days=300), now, language).spans
+    first_and_last = [(str(start.date()), str((end - timedelta.resolution).date())) for start, end in spans]
+    assert first_and_last == ([] if days == "none" else [tuple(days.split())])

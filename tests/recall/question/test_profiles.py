@@ -41,35 +41,59 @@ def reasons(found: Context, kind: str = "message") -> dict[str, str]:
 # A minimum of likeness
 
 
-def test_a_rag_leaves_out_what_is_less_alike_than_it_is_told_and_says_so(
+def test_a_rag_leaves_out_what_is_worth_less_than_it_is_told_and_says_so(
     filled: Database, settings: Settings
 ) -> None:
     question = "the plumber from Almada"
-    least = {"parameters": {"min_similarity": 0.7}}
+    least = {"parameters": {"min_similarity": 0.9}}
     found = ask(filled, settings, question, profile="rag", fill=True, **least)
     told = [text.partition(": ")[2] for text in lines(found, "exchanges")]
     assert any("plumber from Almada" in text for text in told)
     assert "coffee is ready" not in told
     assert "below_minimum" in reasons(found).values()
-    assert "less similar than 0.7" in {each.detail for each in found.explain.dropped}
+    assert any(each.detail.endswith("below 0.9") for each in found.explain.dropped)
     without = ask(filled, settings, question, profile="rag", fill=True)
     assert len(lines(without, "exchanges")) == 5 > len(told)
-    assert not any("less similar" in each.detail for each in without.explain.dropped)
+    assert not any("below 0.9" in each.detail for each in without.explain.dropped)
 
 
 # Narrowing
 
 
 def test_where_no_session_fits_the_whole_chat_is_shown(filled: Database, settings: Settings) -> None:
-    question = "zeppelin submarine plumber xylophone"
-    found = ask(filled, settings, question, profile="contextual")
+    question = "zeppelin submarine xylophone"
+    # few messages cannot tell what a chat does not know
+    assert not ask(filled, settings, question, profile="contextual").fell_back
+    likely = {"profile": "contextual", "parameters": {"min_session_fit": 0.5}}
+    found = ask(filled, settings, question, **likely)
     assert found.fell_back
     assert ENGLISH.anywhere in found.text
     assert not lines(found, "related")
-    assert any("plumber" in text for text in lines(found, "exchanges"))
+    assert lines(found, "exchanges")
     assert set(reasons(found, "session").values()) == {"below_minimum"}
-    # the other profiles do not narrow
+    # the other profiles do not narrow, and one session with evidence is enough
     assert not ask(filled, settings, question, parameters={"messages": 5}).fell_back
+    assert not ask(filled, settings, "the plumber from Almada", **likely).fell_back
+
+
+def test_an_explanation_has_the_constants_of_its_profile(filled: Database, settings: Settings) -> None:
+    own = {
+        "group": {
+            "blend_ranking",
+            "blend_recency",
+            "blend_overlap",
+            "blend_half_life_hours",
+            "blend_session",
+        },
+        "rag": {"fading"},
+        "contextual": {"best_message"},
+    }
+    usual = ask(filled, settings, "the plumber").explain.constants.keys()
+    for profile, names in own.items():
+        explained = ask(filled, settings, "the plumber", profile=profile).explain
+        assert explained.constants.keys() - usual == names
+        for each in explained.messages:
+            assert sum(each.components.values()) == pytest.approx(each.score, abs=1e-4)
 
 
 # Memories by their scope

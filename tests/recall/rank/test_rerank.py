@@ -19,34 +19,30 @@ def hit(number: int, score: float, *, days: float = 0, text: str = "hm", **field
     return Scored(candidate=candidate(number, text, sent_at=sent_at, **fields), score=score, parts=parts)
 
 
-def blend(hits: list[Scored], covered: set[int] | None = None) -> list[Scored]:
-    return rerank.blended(hits, 2, NOW, covered or set())
+def blend(hits: list[Scored]) -> list[Scored]:
+    return rerank.blended(hits, 2, NOW)
 
 
 def order(hits: list[Scored]) -> list[int]:
     return [each.candidate.id for each in hits]
 
 
-def test_what_a_shown_session_covers_counts_half() -> None:
-    hits = [hit(1, 2.0, session=7), hit(2, 1.9, session=8)]
-    assert order(blend(hits)) == [1, 2]
-    found = blend(hits, covered={7})
-    assert order(found) == [2, 1]
-    assert found[1].score == pytest.approx(0.5 * blend(hits)[0].score)
-
-
-def test_a_day_takes_its_share_of_a_score() -> None:
-    found = rerank.faded([hit(1, 2.0, days=10), hit(2, 1.5, days=1)], NOW, 0.95)
-    assert order(found) == [2, 1]
-    assert found[0].score == pytest.approx(1.5 * 0.95)
-    assert found[1].score == pytest.approx(2.0 * 0.95**10)
+def test_age_takes_its_share_of_a_score_and_no_more() -> None:
+    found = rerank.faded([hit(1, 2.0, days=10), hit(2, 1.95, days=0), hit(3, 1.9, days=9_000)], NOW, 0.95)
+    assert order(found) == [2, 1, 3]
+    share = rerank.FADING_SHARE
+    assert [each.score for each in found] == [
+        pytest.approx(1.95),
+        pytest.approx(2.0 * (1 - share + share * 0.95**10)),
+        pytest.approx(1.9 * (1 - share)),
+    ]
 
 
 def test_a_quoted_phrase_stays_first_whatever_its_age() -> None:
     old = hit(1, 2.0, days=900, session=7)
     old = Scored(candidate=old.candidate, score=8.0, parts={**old.parts, "phrase": 6.0})
     hits = [old, hit(2, 3.0, terms={"a": 1, "b": 1})]
-    assert order(blend(hits, covered={7})) == [1, 2]
+    assert order(blend(hits)) == [1, 2]
     assert order(rerank.faded(hits, NOW, 0.95)) == [1, 2]
 
 
