@@ -4,7 +4,7 @@
 
 - Messages that say the same as a better one are shown once in every profile, not only in `ask`: the tokens go to what
   is said only once.
-- `contextual` looks into eight sessions, not three: those show more of the answers than three hold.
+- `contextual` looks into ten sessions, not three: those show more of the answers than three hold.
 - `agent` also shows the latest messages of its thread. Its users' sessions consist of memories, ours of messages; a
   session's memories are among the others, and need not be similar to the question.
 """
@@ -86,7 +86,7 @@ PROFILES: dict[str, Parameters] = {
     ),
     "contextual": Parameters(
         history_tokens=0,
-        sessions=8,
+        sessions=10,
         session_chars=100,
         related=2,
         neighbours=1,

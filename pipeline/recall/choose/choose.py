@@ -125,11 +125,7 @@ def choose(
 
     # with `fill` nothing is worth too little
     limit = 0.0 if query.fill else relevance.LIMIT
-    ranked, evidence = results.ranked, results.evidence
-    narrowed = results.narrowing is not None and not results.fell_back
-    # chosen sessions are shown as far as they go
-    if query.fill or (narrowed and evidence and evidence.level != "none"):
-        evidence = None
+    ranked, evidence = results.ranked, None if query.fill else results.evidence
     values = dict(
         zip(
             (hit.candidate.id for hit in ranked),

@@ -40,7 +40,8 @@ class Talk:
     by_place: Mapping[tuple[int, int], Candidate]
     # when each session began, as far as is known, and when its messages were said, in order
     times: Mapping[int, Sequence[datetime]]
-    # what the best sessions were about: a language model's summary, or topics; unless a line of its own says it
+    # what the best sessions were about, unless a line of its own says it: a language model's summary, or topics where
+    # sessions were chosen
     about: Mapping[int, str]
     style: Style
     # the headings so far, by session and day
@@ -60,7 +61,9 @@ class Talk:
             about={
                 session.id: truncate.shortened(truncate.one_line(text), parameters.session_chars)
                 for session in results.sessions[: parameters.sessions]
-                if (text := session.about) and session.id not in told
+                if (session.is_described or parameters.narrows)
+                and (text := session.about)
+                and session.id not in told
             },
             style=style,
         )
