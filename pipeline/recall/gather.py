@@ -82,7 +82,8 @@ def gather_ranked(
         results = replace(_search(connection, request, stopwatch), recent=recent)
         if reranker is None:
             return _reordered(connection, request, _judged(request, results, stopwatch), stopwatch)
-    results = _judged(request, _reranked(request, results, reranker, stopwatch), stopwatch)
+    # judged as ranked: a reranker's scores are on a scale of their own
+    results = _reranked(request, _judged(request, results, stopwatch), reranker, stopwatch)
     with database.tenant(tenant_id) as connection:
         return _reordered(connection, request, results, stopwatch)
 

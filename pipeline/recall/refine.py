@@ -84,7 +84,7 @@ def embed(
         request.snapshot.space, embedding, contents, stopwatch, language=request.chat.language
     )
     queries = [replace(query, embedded=vectors.get(query.content)) for query in request.queries]
-    request = replace(request, queries=queries, degraded=degraded)
+    request = replace(request, queries=queries, degraded=degraded, unembedded=degraded)
     if event is None:
         return request
     described = [(q, replace(terms, embedded=vectors.get(terms.content))) for q, terms in event.described]

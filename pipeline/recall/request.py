@@ -95,8 +95,9 @@ class Request:
     include_history: bool = True
     # whether memories that may not be shown are counted
     explain: bool = False
-    # what could not be done
+    # what could not be done, and the part of it for which the question has no vector
     degraded: Sequence[str] = ()
+    unembedded: Sequence[str] = ()
 
     @property
     def chat(self) -> Chat:

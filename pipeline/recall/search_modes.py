@@ -351,15 +351,25 @@ def search_memories(
         )
         for number, (row, score, parts) in enumerate(scored[: query.limit], start=1)
     ]
-    best = max(probabilities, default=0.0)
-    return MemoryResult(hits=hits, evidence=relevance.level_of_text(best, by), degraded=degraded)
+    best = max(probabilities, default=None)
+    level = relevance.level_of_text(best or 0.0, by)
+    return MemoryResult(
+        hits=hits,
+        evidence="weak" if degraded and level == "none" else level,
+        evidence_probability=None if best is None else round(best, 4),
+        degraded=degraded,
+    )
 
 
 def _relevance(query: str, rows: Sequence[Row[Any]], space: EmbeddingSpace | None) -> tuple[list[float], By]:
-    """Judge each row beside the others, its words as the search read them, and say by what it was judged."""
+    """Judge each row beside the others, its words as the search read them, and say by what it was judged.
+
+    Its subject belongs to its words: a statement need not repeat whom it is about.
+    """
     by: By = "both" if space is not None and space.questions is not None else "words"
     wanted = Wanted.of(query, FALLBACK)
-    texts, cosines = [row.content for row in rows], [row.cosine for row in rows]
+    texts = [f"{row.subject}: {row.content}" if row.subject else row.content for row in rows]
+    cosines = [row.cosine for row in rows]
     return relevance.texts(texts, cosines, wanted, by).tolist(), by
 
 

@@ -79,7 +79,7 @@ _OWN_TAG = re.compile(rf"[{_LESS_THAN}](?={_JOINED}{_JOINED.join(_written_like()
 # Some servers take in any text for the end of a turn, a call or a thought what their model writes so: `<|im_end|>`,
 # `</think>`, `[INST]`. Each model has its own, so that any word in angle brackets may be one, and any in square ones
 # that has two capitals next to each other.
-_TOKEN = re.compile(r"(?<!<)<++(?=[^<>\s]{1,80}>)|\[(?=/?\w{0,40}?[A-Z]{2}\w{0,40}\])")
+_TOKEN = re.compile(r"(?<!<)<++(?=[^>\s]{1,80}>)|\[(?=/?\w{0,40}?[A-Z]{2}\w{0,40}\])")
 # In a name of several words a colon seems to end the name; one of the ideographs' width does in any.
 _WIDE_COLON = re.compile("[\uff1a\ufe55\ufe13\ua789\u2236\u05c3]")
 _COLON = re.compile("[:\uff1a\ufe55\ufe13\ua789\u2236\u05c3]")

@@ -213,6 +213,8 @@ class MemoryResult(Frozen):
     hits: list[MemoryHit]
     """Best first."""
     evidence: EvidenceLevel = "none"
-    """Whether the best of them answers the query: probably, perhaps, or not."""
+    """Whether the best of them answers the query: probably, perhaps, or not; never not where something is degraded."""
+    evidence_probability: float | None = None
+    """How probable it is that the best of them answers; null: nothing was found."""
     degraded: list[str] = Field(default_factory=list)
     """What could not be done, as in a context."""

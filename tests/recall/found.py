@@ -134,6 +134,7 @@ def requested(
         size=messages,
         present=None,
         members=[],
+        waits=False,
         suppression_key=None,
         _lexemes={},
     )

@@ -7,10 +7,12 @@ from pipeline.memories.statements import remember
 from pipeline.recall import query_log, relevance
 from pipeline.recall.choose.lines import wording_of
 from pipeline.recall.relevance import SAID, By, Evidence, fitted
+from pipeline.recall.request import for_context
 from pipeline.store.connections.database import Database
 from schemas.evidence import EvidenceLevel
 from schemas.memory.memories import MemoryIn
 from schemas.messages import ChatIn
+from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import TENANT, Templates, message
 from tests.recall.asking import ask
@@ -59,12 +61,58 @@ def test_what_only_a_memory_answers_is_not_denied(database: Database, settings: 
     )
 
 
+@pytest.mark.parametrize("question", ["Which car do I drive?", "Which car does Olga drive?"])
+def test_a_memory_of_the_right_person_is_no_answer_to_everything(
+    database: Database, settings: Settings, question: str
+) -> None:
+    # Given one thing that is known of somebody of the chat
+    said = message(99, "the bread is good", sender_id="test:olga", sender_name="Olga")
+    accept.accept(database, TENANT, ChatIn(chat_id=CHAT), [said])
+    place(database)
+    embed_all(database)
+    remember(
+        database,
+        TENANT,
+        MemoryIn(scope="user", user_id="test:olga", content="Olga likes oat milk.", learned_in=CHAT),
+    )
+    # Then a question for another is not surely answered by it, and no reason says that it is
+    found = ask(database, settings, question, chat_id=CHAT, user_id="test:olga", explain=True)
+    assert found.evidence != "strong"
+    assert not any("memory or passage" in reason for reason in found.explain.evidence_reasons)
+    # but what is known of her is not denied either
+    about = ask(database, settings, "What do you know about me?", chat_id=CHAT, user_id="test:olga")
+    assert "oat milk" in about.text
+    assert about.evidence is None
+
+
+def test_a_question_knows_whether_messages_of_its_chat_wait_for_their_place_or_their_vectors(
+    database: Database, settings: Settings
+) -> None:
+    def waits() -> bool:
+        with database.tenant(TENANT) as connection:
+            query = ContextQuery(chat_id=CHAT, query=QUESTION)
+            return for_context(connection, query, settings).snapshot.waits
+
+    assert not waits()
+    accept.accept(database, TENANT, ChatIn(chat_id=CHAT), [message(98, "the marimba is next to the door")])
+    assert waits()
+    place(database)
+    assert waits()
+    embed_all(database)
+    assert not waits()
+
+
+def test_what_asks_for_all_is_not_judged(database: Database, settings: Settings) -> None:
+    assert ask(database, settings, "What did I miss?", chat_id=CHAT).evidence is None
+
+
 @pytest.mark.parametrize(
     ("messages", "told", "expected"),
     [
         ("none", 0.1, ("none", 0.2)),
         ("none", 0.6, ("weak", 0.6)),
         ("weak", 0.99, ("strong", 0.99)),
+        ("weak", 0.5, ("weak", 0.5)),
         ("strong", 0.6, ("strong", 0.2)),
     ],
 )

@@ -165,6 +165,10 @@ def choose(
     wordings = [Wanted.of(text, language) for text in (request.question.content, *query.queries)]
     writer = known.Writer(asker=request.snapshot.asker, now=now, style=style)
     judged = known.probabilities(results.memories, request.question, wordings, results.judged_by)
+    # that it is about whom the question names makes it worth showing, and answers nothing
+    answering = known.probabilities(
+        results.memories, request.question, wordings, results.judged_by, named=False
+    )
     memories = known.valued(results.memories, request.question, judged, is_open=not wordings[0].terms)
     lines = {int(line.id) for line in offered if isinstance(line, Line) and line.kind == "session"}
     told_of = [
@@ -173,7 +177,7 @@ def choose(
     told = list(known.choose(memories, parameters, limit, messages, told_of, writer))
     offered += told
     return Chosen(
-        told=max((judged[line.id] for line in told if isinstance(line, Line)), default=0.0),
+        told=max((answering[line.id] for line in told if isinstance(line, Line)), default=0.0),
         lines=[item for item in offered if isinstance(item, Line)],
         frames={
             "documents": Frame(heading=wording.documents),

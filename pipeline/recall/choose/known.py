@@ -30,20 +30,25 @@ ALWAYS_SHOWN_WORTH = 0.7
 
 
 def probabilities(
-    memories: Sequence[RetrievedMemory], question: Question, wordings: Sequence[Wanted], by: By
+    memories: Sequence[RetrievedMemory],
+    question: Question,
+    wordings: Sequence[Wanted],
+    by: By,
+    *,
+    named: bool = True,
 ) -> dict[str, float]:
     """Return by id how probable it is that a memory answers the wording of the question that it fits best.
 
     `wordings` are the question's words without names, and those of its other queries. Memories are judged beside each
-    other, and passages beside each other.
+    other, and passages beside each other; that one is about whom the question names only counts if `named`.
     """
     about_asker = answer_types.speaks_of_asker(question.text, question.language)
     judged: dict[str, float] = {}
     for kind in (True, False):
         alike = [memory for memory in memories if (memory.type == "document") is kind]
         contents, cosines = [memory.content for memory in alike], [memory.cosine for memory in alike]
-        named = [memory.is_named or (about_asker and memory.of_asker) for memory in alike]
-        by_wording = [relevance.texts(contents, cosines, wanted, by, named) for wanted in wordings]
+        about = [named and (memory.is_named or (about_asker and memory.of_asker)) for memory in alike]
+        by_wording = [relevance.texts(contents, cosines, wanted, by, about) for wanted in wordings]
         judged |= {memory.id: float(max(values)) for memory, *values in zip(alike, *by_wording, strict=True)}
     return judged
 

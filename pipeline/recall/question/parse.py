@@ -49,7 +49,8 @@ class Question:
     asks: frozenset[AnswerType]
     # the languages that it is read in: its own if it differs from the chat's, then the chat's
     language: str
-    # whether it asks what was said at all, at the times and by the people that it names
+    # whether it asks what was said at all, and whether it does so of times that it names
+    asks_for_all: bool = False
     overview: bool = False
     # the times that it names as half-open spans, in order of time
     spans: tuple[Span, ...]
@@ -89,8 +90,8 @@ def read(text: str, people: Sequence[str], earliest: datetime, now: datetime, la
     content = truncate.blank_out(content, named.sure)
     exact = (exact + exact_match.numbers(content))[: exact_match.MAX_PIECES]
     content = exact_match.put_back(" ".join(content.split()), marked)
-    overview = not exact and asks_for_all(content, language)
-    times = [*times, *(of_nouns if overview else ())][:MAX_SPANS]
+    for_all = not exact and asks_for_all(content, language)
+    times = [*times, *(of_nouns if for_all else ())][:MAX_SPANS]
     return Question(
         text=text,
         content=content if _WORD.search(content) else text,
@@ -98,7 +99,8 @@ def read(text: str, people: Sequence[str], earliest: datetime, now: datetime, la
         names=named.names,
         asks=answer_types.asked(text, language),
         language=language,
-        overview=overview and any(start < now for start, _ in times),
+        asks_for_all=for_all,
+        overview=for_all and any(start < now for start, _ in times),
         spans=tuple(sorted(set(times))),
         open_spans=frozenset(span for span in times if span[0] <= earliest or span[0] <= now <= span[1]),
         phrases=tuple(piece for piece in exact if piece.kind == "phrase"),

@@ -272,10 +272,9 @@ def with_told(evidence: Evidence, told: float, by: By) -> Evidence:
     What messages do not say, one of these may.
     """
     level = level_of_text(told, by)
-    if LEVELS.index(level) <= LEVELS.index(evidence.level):
+    if (LEVELS.index(level), told) <= (LEVELS.index(evidence.level), evidence.probability):
         return evidence
-    probability = round(max(told, evidence.probability), 4)
-    return replace(evidence, level=level, probability=probability, told=told)
+    return replace(evidence, level=level, probability=round(told, 4), told=told)
 
 
 def level_of_text(best: float, by: By) -> EvidenceLevel:
@@ -290,19 +289,27 @@ def evidence_of(
 ) -> Evidence | None:
     """Judge whether ranked messages answer a question.
 
-    One for a time or for people alone is not judged: whatever was said there and then answers it.
+    One that asks for all, or for nothing but times or people, is not judged: whatever was said there and then, or is
+    known of them, answers it.
     """
-    if retrieved is None or request.question.overview or not request.lexemes:
+    question, language = request.question, request.chat.language
+    if retrieved is None or question.asks_for_all or not request.lexemes:
+        return None
+    if not Wanted.of(question.content, language).terms:
         return None
     by = judged_by(request)
     if by == "words" and request.question.language != request.chat.language:
         # those of another language than the chat's match nothing in it
         return None
-    waits = by != "words" and any(
+    waits = request.snapshot.waits or any(
         hit.candidate.cosine is None and not hit.candidate.noise and hit.candidate.message.content.strip()
         for hit in ranked
     )
-    reasons = [*request.degraded, *(["messages wait for their vectors"] if waits else [])]
+    reasons = list(request.unembedded)
+    if waits and by != "words":
+        reasons.append("messages wait for their vectors")
+    if request.as_of is not None:
+        reasons.append("what the chat had by then was not counted")
     if by == "meaning":
         reasons.append("the question is in another language than the chat")
     unsure = "; ".join(reasons)

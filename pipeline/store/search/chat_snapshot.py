@@ -17,11 +17,13 @@ from pipeline.store.chats import membership
 from pipeline.store.chats.chats import CHAT_COLUMNS, Chat
 from pipeline.store.chats.membership import Member, Present
 from pipeline.store.connections.statements import run
+from pipeline.store.jobs.jobs import LANE, LATER, LIVE
 from pipeline.store.messages import messages
 from pipeline.store.search import keyword_search
 from pipeline.store.search.vector_search import is_worth_an_index
 from pipeline.store.sessions import sessions
 from pipeline.store.vectors import vectors
+from schemas.kinds import EMBED
 from schemas.sessions import Message
 from schemas.vectors import EmbeddingSpace
 
@@ -64,9 +66,14 @@ def _statement(*, of_key: bool) -> TextClause:
                 SELECT sum(message_count) FROM conversation_sessions
                 WHERE chat_id = :chat AND session_key = :of_key AND status <> 'merged') END AS of_key,
             (SELECT key FROM tenant_keys) AS key,
+            EXISTS (SELECT FROM arrivals a WHERE a.chat_id = c.chat_id AND quarantined_at IS NULL) OR EXISTS (
+                SELECT FROM jobs WHERE kind = '{EMBED.name}' AND priority IN ({LIVE}, {LATER}) AND lane = c.lane
+                    AND due_at IS NOT NULL AND claimed IS NULL) OR EXISTS (
+                SELECT FROM jobs WHERE kind = '{EMBED.name}' AND claimed IS NOT NULL AND lane = c.lane) AS waits,
             (SELECT json_object_agg(word, tsvector_to_array(words_of(c.language, word)))
                 FROM unnest(CAST(:words AS text[])) AS word) AS lexemes
-        FROM (SELECT) always LEFT JOIN LATERAL (SELECT {CHAT_COLUMNS} FROM chats WHERE chat_id = :chat) c ON true
+        FROM (SELECT) always LEFT JOIN LATERAL (
+            SELECT {CHAT_COLUMNS}, {LANE.format(lane="chat_id")} AS lane FROM chats WHERE chat_id = :chat) c ON true
         CROSS JOIN LATERAL ({sessions.PEOPLE}) people
     """)
 
@@ -115,6 +122,8 @@ class ChatSnapshot:
     # who is there, and the members of all chats that may matter; None: the tenant has no memory, or none is wanted
     present: Present | None
     members: Sequence[Member]
+    # whether some of its messages wait for their place or their vectors
+    waits: bool
     # of the tenant's suppression list
     suppression_key: bytes | None = field(repr=False)
     # of words of the question
@@ -206,6 +215,7 @@ def _snapshot(row: Row[Any], of_key: str | None) -> ChatSnapshot:
         size=chat.message_count if of_key is None else int(row.of_key or 0),
         present=None if row.who is None else Present(*row.who[0]),
         members=[Member(*values) for values in (row.who and row.who[1]) or ()],
+        waits=row.waits,
         suppression_key=None if row.key is None else bytes(row.key),
         _lexemes=row.lexemes or {},
     )

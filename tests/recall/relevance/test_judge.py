@@ -106,6 +106,12 @@ def test_a_question_in_another_language_than_the_chat_is_never_denied(
     evidence = relevance.evidence_of(request, found("", cosine=0.05), nothing)
     assert evidence is not None
     assert evidence.level in levels
+    # nor is any while something waits that may answer it, or at a time of which nobody counted the messages
+    waiting = replace(request, snapshot=replace(request.snapshot, waits=True))
+    for unsure in (waiting, replace(request, as_of=request.now)):
+        judged = relevance.evidence_of(unsure, found("", cosine=0.05), nothing)
+        assert judged is not None
+        assert judged.level != "none"
 
 
 @given(SCORES)

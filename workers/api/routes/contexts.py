@@ -19,9 +19,9 @@ def as_json(context: Context) -> str:
     """Write a context as JSON.
 
     Top-level fields that were not asked for (`explain`; `memories` and `usedHistoryTokens` outside the profile `ask`)
-    are left out. Inside, every field is there, null where it has no value, so that items of all kinds read alike.
+    are left out. All others are there, null where they have no value, so that items of all kinds read alike.
     """
-    absent = {name for name in type(context).model_fields if getattr(context, name) is None}
+    absent = {name for name in ("explain", "memories", "usedHistoryTokens") if getattr(context, name) is None}
     return context.model_dump_json(exclude=absent)
 
 
