@@ -23,7 +23,7 @@ All but a retired one get the vectors of whatever is new.
 class Calibration:
     """What brings a space's cosines to the scale on which limits of similarity are written.
 
-    It is that of all-MiniLM-L6-v2; see `pipeline.clients.calibration`.
+    It is that of all-MiniLM-L6-v2; see `pipeline.clients.by_space`.
     """
 
     # `height + slope * cosine`

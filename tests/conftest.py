@@ -24,15 +24,15 @@ from sqlalchemy import create_engine
 from xdist.scheduler import LoadFileScheduling
 
 from migrations import REVISION
-from ops.local.embedded.ports import free_port
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
+from ops.local.embedded.server import free_port
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.clients.openai.openai_endpoint import LEARNED
-from pipeline.ingest.policy import SessionPolicy
+from pipeline.clients.openai_chat import LEARNED
+from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.jobs.runner import Policy
+from pipeline.store import vector_spaces
 from pipeline.store.connections.database import Database
-from pipeline.store.vectors import spaces
 from schemas.messages import MessageIn
 from schemas.settings import Settings
 
@@ -202,7 +202,7 @@ def migrated_postgres(folder: Path) -> Iterator[EmbeddedPostgres]:
         command.upgrade(alembic_config(owner_url), "head")
         engine = create_engine(owner_url.replace("postgresql://", "postgresql+psycopg://"))
         with engine.begin() as connection:
-            spaces.register(connection, DeterministicEmbedder().space)
+            vector_spaces.register(connection, DeterministicEmbedder().space)
         engine.dispose()
         yield server
 

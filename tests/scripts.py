@@ -1,6 +1,6 @@
 """Messages in many scripts, with texts of any size in bytes."""
 
-from ops.dev.scripts import SENTENCES, repeated
+from ops.dev.bench.talk import SENTENCES, repeated
 
 
 def of_bytes(script: str, size: int) -> str:

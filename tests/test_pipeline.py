@@ -8,14 +8,14 @@ from sqlalchemy import Connection, text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.protocols import Embedder
+from pipeline.enrich import embed
 from pipeline.enrich.facts.kept_on_request import RequestExtractor
 from pipeline.enrich.summaries import summarize
 from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
 from pipeline.enrich.summaries.summary_policy import SummaryPolicy
-from pipeline.enrich.vectors import embed
 from pipeline.ingest import accept, session_ranges
 from pipeline.ingest.place import placer
-from pipeline.ingest.policy import SessionPolicy
+from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Handler, Policy
 from pipeline.memories.learn import Learning, learner

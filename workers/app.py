@@ -1,27 +1,26 @@
-"""The Celery application: `celery -A workers.app worker …`, or better `backscroll worker NAME`.
+"""The Celery application and the schedule of its clock: `backscroll worker NAME` and `backscroll beat` run them.
 
 Every setting that is not Celery's default has its reason here.
 """
 
 import sys
+from datetime import datetime
 from typing import Any
 
 from celery import Celery
+from celery.schedules import schedstate
+from celery.schedules import schedule as interval
 from kombu import Queue
 from redis.connection import parse_url
 
 from schemas.errors import SettingsError
 from schemas.load_settings import load_settings
 from schemas.settings import Settings
-from workers import beat, queues
+from workers import envelope, queues
 from workers.connection import Amqp
+from workers.queues import BACKFILL, SWEEP
 
-TASKS = [
-    "workers.tasks.ingest",
-    "workers.tasks.jobs",
-    "workers.tasks.prune",
-    "workers.tasks.sweep",
-]
+TASKS = ["workers.tasks"]
 
 REDIS_TRANSPORT: dict[str, Any] = {
     # A task not acknowledged after this time goes to another worker; longer than any time limit.
@@ -50,7 +49,7 @@ def make_app(settings: Settings) -> Celery:
     app = Celery(
         "backscroll",
         broker=url.partition("?")[0],
-        include=[*TASKS, "workers.signals", "workers.shutdown"],
+        include=[*TASKS, "workers.signals"],
         amqp=Amqp,
     )
     app.conf.update(
@@ -91,7 +90,7 @@ def make_app(settings: Settings) -> Celery:
         worker_send_task_events=True,
         task_send_sent_event=True,
         worker_cancel_long_running_tasks_on_connection_loss=False,
-        beat_schedule=beat.schedule(settings),
+        beat_schedule=beat_schedule(settings),
         beat_max_loop_interval=max(1.0, min(5.0, settings.sweep_seconds)),
         timezone="UTC",
     )
@@ -110,3 +109,36 @@ def __getattr__(name: str) -> Celery:
         raise SystemExit(4) from None
     globals()["app"] = made
     return made
+
+
+PRUNE_SECONDS = 3600.0
+
+
+class Every(interval):  # type: ignore[misc] # Celery ships no types
+    """An interval that survives a clock set back: Celery's own would stop until the clock has caught up."""
+
+    def is_due(self, last_run_at: datetime) -> schedstate:
+        """Return whether the entry is due, and the seconds until the next check."""
+        if self.maybe_make_aware(last_run_at) > self.maybe_make_aware(self.now()):
+            return schedstate(is_due=True, next=self.seconds)
+        return super().is_due(last_run_at)
+
+
+def beat_schedule(settings: Settings) -> dict[str, Any]:
+    """Return Celery beat's schedule.
+
+    No entry expires: a worker whose clock is ahead of beat's would drop every sweep. `sweep` skips those that
+    have piled up after an outage.
+    """
+    return {
+        "sweep": {
+            "task": envelope.SWEEP,
+            "schedule": Every(settings.sweep_seconds),
+            "options": {"queue": SWEEP.full_name},
+        },
+        "prune": {
+            "task": envelope.PRUNE,
+            "schedule": Every(PRUNE_SECONDS),
+            "options": {"queue": BACKFILL.full_name},
+        },
+    }

@@ -1,9 +1,10 @@
-"""Record a process's claims in a file, so that the next worker can release those of a killed one.
+"""What a process leaves for others: its claims in a file, and the settings that it runs with in Postgres.
 
 The file is locked (`flock`) while its process lives, and the kernel unlocks it at its end, whatever the cause: no
 process id is mistaken for another's. Files of other hosts and other databases are left alone.
 """
 
+import atexit
 import fcntl
 import json
 import os
@@ -14,13 +15,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
+from socket import gethostname
 
 import structlog
 
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import claims as store
 from pipeline.store.jobs.jobs import Claim
+from pipeline.store.operations import stats
+from schemas.errors import BackscrollError
 from schemas.settings import Settings
+from workers.logging import OUTAGES
 
 log = structlog.get_logger(__name__)
 
@@ -100,3 +105,39 @@ def _folder(settings: Settings) -> Path:
     url = settings.database_url.get_secret_value() if settings.database_url else ""
     place = sha256(f"{socket.gethostname()}\0{url}".encode()).hexdigest()[:16]
     return settings.data_dir / "claims" / place
+
+
+outage_log = structlog.get_logger(OUTAGES)
+
+# At the end Postgres is not waited for long: who does not say that it ends is soon taken for gone.
+SEEN_SECONDS, END_SECONDS = 10.0, 2.0
+_stating: list[tuple[threading.Thread, threading.Event]] = []
+
+
+def start_stating(kind: str, settings: Settings, database: Database) -> None:
+    """State the settings from now on, after any fork, until `stop_stating` or the end of the process."""
+    process = stats.RunningProcess(kind, gethostname(), os.getpid(), settings.stated())
+    ended = threading.Event()
+
+    def keep() -> None:
+        ends, seconds = False, 0.0
+        while not ends:
+            ends, seconds = ended.wait(seconds), SEEN_SECONDS
+            try:
+                with database.tenant("") as connection:
+                    stats.state_process(connection, process, ends=ends)
+            except BackscrollError as error:
+                outage_log.warning("settings_not_stated", error=str(error))
+
+    thread = threading.Thread(target=keep, name="state-settings", daemon=True)
+    thread.start()
+    _stating.append((thread, ended))
+
+
+@atexit.register
+def stop_stating() -> None:
+    """Say that this process ends, where it runs no exit handlers."""
+    while _stating:
+        thread, ended = _stating.pop()
+        ended.set()
+        thread.join(END_SECONDS)

@@ -2,7 +2,7 @@
 
 Whoever knows the URL of Redis can push any bytes. Some of them end Celery's worker, others it drops in silence, and it
 obeys a sender's time limits: so it only sees messages that were written here anew. What cannot be accepted becomes a
-payload with a header `refused`, of which `tasks/ingest.py` makes a dead letter.
+payload with a header `refused`, of which `workers/tasks.py` makes a dead letter.
 """
 
 import json

@@ -17,9 +17,9 @@ from redis import Redis
 from redis.exceptions import RedisError, ResponseError
 
 from schemas.errors import QueueUnavailable
+from schemas.facts import RULES
 from schemas.kinds import EXTRACT, KINDS, ROLLUP
 from schemas.kinds import SUMMARIZE as SUMMARIZE_KIND
-from schemas.memory.facts import RULES
 from schemas.sessions import EXTRACTIVE
 from schemas.settings import Settings
 from workers.logging import OUTAGES

@@ -14,28 +14,22 @@ import structlog
 from celery import Celery
 
 from pipeline.clients.by_space import SpaceEmbedders
-from pipeline.clients.factory import (
-    make_embedder,
-    make_embedder_for,
-    make_learning_model,
-    make_summary_model,
-)
+from pipeline.clients.factory import make_embedder, make_embedder_for, make_learning_model, make_summary_model
 from pipeline.clients.protocols import Embedder
+from pipeline.enrich import embed
 from pipeline.enrich.facts.fact_model import LanguageModelExtractor
 from pipeline.enrich.facts.kept_on_request import RequestExtractor
 from pipeline.enrich.protocols import Summarizer
-from pipeline.enrich.summaries import rollups, summarize, weeks
-from pipeline.enrich.summaries.language_model import LanguageModelSummarizer
-from pipeline.enrich.summaries.summarizers import make_summarizer
+from pipeline.enrich.summaries import rollups, summarize, summary_policy
+from pipeline.enrich.summaries.summarizers import LanguageModelSummarizer, make_summarizer
 from pipeline.enrich.summaries.summary_policy import Rollout, SummaryPolicy
-from pipeline.enrich.vectors import embed
 from pipeline.erasure import forget
 from pipeline.ingest import languages, place
-from pipeline.ingest.policy import SessionPolicy
+from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Handler, Outcome, Policy
+from pipeline.llm.budget import load_prices
 from pipeline.llm.gateway import Gateway
-from pipeline.llm.prices import load_prices
 from pipeline.memories import learn
 from pipeline.memories.learn import Learning
 from pipeline.operations import backfill
@@ -142,7 +136,7 @@ def _summarizer(held: Resources) -> Handler:
             rollout=Rollout(chats=settings.summary_canaries(), every=settings.session_summary_every),
             lease_seconds=settings.lease_seconds,
             extracts_when_spent=settings.llm_budget_spent == "extract",
-            rollup_after_seconds=weeks.SETTLE_SECONDS if settings.rolls_up() else None,
+            rollup_after_seconds=summary_policy.SETTLE_SECONDS if settings.rolls_up() else None,
         ),
     )
 

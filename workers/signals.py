@@ -1,19 +1,28 @@
-"""Handlers around tasks and workers: JSON logs, request ids from the API to the last task, connections, health."""
+"""Handlers around tasks and workers: JSON logs, request ids from the API to the last task, connections, the end."""
 
+import faulthandler
+import os
+import signal
 import sys
+import threading
 import uuid
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import structlog
+from billiard import active_children
+from celery.apps.worker import REMAP_SIGTERM
+from celery.bootsteps import StartStopStep
 from celery.concurrency import thread
+from celery.platforms import EX_FAILURE
 from celery.signals import (
     before_task_publish,
     heartbeat_sent,
     setup_logging,
     task_postrun,
     task_prerun,
+    worker_init,
     worker_process_init,
     worker_process_shutdown,
     worker_ready,
@@ -24,7 +33,7 @@ from pipeline.operations.doctor.check_servers import SKEW_WARNING_SECONDS
 from pipeline.store.connections.database import Database
 from schemas.errors import BackscrollError
 from schemas.load_settings import load_settings
-from workers import resources, statement, tracing
+from workers import claim_file, resources, tracing
 from workers.claim_file import release_dead
 from workers.envelope import acceptable_id
 from workers.logging import configure_logging
@@ -74,7 +83,7 @@ def _begin() -> None:
     tracing.start("worker")
     held = resources.current()
     node = next((word for word in sys.argv if "@" in word), "")
-    statement.start(f"worker {node.partition('@')[0]}", held.settings, held.database)
+    claim_file.start_stating(f"worker {node.partition('@')[0]}", held.settings, held.database)
 
 
 @worker_process_init.connect
@@ -90,7 +99,7 @@ def _drop_inherited(**_: Any) -> None:
 @worker_process_shutdown.connect
 def _say_last_things(**_: Any) -> None:
     tracing.stop()
-    statement.stop()
+    claim_file.stop_stating()
 
 
 def _has_fixed_threads(*_: Any) -> None:
@@ -138,3 +147,52 @@ def _touch_heartbeat_file(**_: Any) -> None:
 @cache
 def _heartbeat_file() -> Path | None:
     return load_settings().worker_heartbeat_file
+
+
+# Closing pools and connections takes a moment.
+CLOSING_SECONDS = 10.0
+
+
+class EndsInTime(StartStopStep):  # type: ignore[misc] # Celery ships no types
+    """A time limit for the shutdown of a worker that was stopped, or whose main loop failed.
+
+    Celery's shutdown may wait forever, for a child or for a lock, and the supervisor would wait with it.
+    """
+
+    def start(self, parent: Any) -> None:
+        """Limit the shutdown after TERM, if running tasks have limited time to finish (`REMAP_SIGTERM`)."""
+        if REMAP_SIGTERM != "SIGQUIT":
+            return
+        seconds = parent.app.conf.worker_soft_shutdown_timeout + CLOSING_SECONDS
+        stop = signal.getsignal(signal.SIGTERM)
+
+        def stop_in_time(*received: Any) -> None:
+            _end_after(seconds)
+            stop(*received)  # type: ignore[operator,misc] # Celery set it
+
+        signal.signal(signal.SIGTERM, stop_in_time)
+
+    def close(self, parent: Any) -> None:
+        """Limit the shutdown after a failure of the main loop."""
+        if parent.exitcode == EX_FAILURE:
+            _end_after(CLOSING_SECONDS)
+
+
+@worker_init.connect
+def _add_step(sender: Any, **_: Any) -> None:
+    sender.app.steps["worker"].add(EndsInTime)
+
+
+def _end_after(seconds: float) -> None:
+    """Kill this process and its children if it still runs after `seconds`; other workers then do its jobs."""
+    watchdog = threading.Timer(seconds, _end_now, [seconds])
+    watchdog.daemon = True
+    watchdog.start()
+
+
+def _end_now(seconds: float) -> None:
+    log.error("shutdown_hung", seconds=seconds)
+    faulthandler.dump_traceback()
+    for child in active_children():
+        os.kill(child.pid, signal.SIGKILL)
+    os._exit(1)

@@ -14,13 +14,13 @@ from rich.console import Console
 
 from ops.console import rendering
 from ops.console.command import repeated
-from ops.sources.exports import Export
-from ops.sources.source import Source
+from ops.exports import Export
+from ops.source import Source
 from pipeline.platforms.records import Ambiguous, Broken, Notice, Times, Unread
 from schemas.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from pipeline.ingest.import_tally import ChatTally, StoredChat, Tally
+    from pipeline.ingest.history import ChatTally, StoredChat, Tally
     from pipeline.operations import status
 
 BROKEN_SHOWN = 20

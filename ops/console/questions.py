@@ -10,8 +10,7 @@ from rich.table import Table
 from ops import connection
 from ops.client import Api, quoted
 from ops.console import rendering
-from ops.console.command import Call
-from ops.console.options import read_time
+from ops.console.command import Call, read_time
 from schemas.context import Dropped, Hit
 from schemas.errors import InvalidInput, NotFound
 from schemas.listing import ChatList, ChatSummary

@@ -1,15 +1,26 @@
-"""Wait, with progress bars, until imported messages are placed, summarized and embedded."""
+"""Wait with progress: until imported messages are usable, a receipt is done, or Ctrl-C may come."""
 
 from __future__ import annotations
 
 import math
+import signal
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC
 from typing import TYPE_CHECKING
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ops import connection
+from ops.console import rendering
+from ops.console.command import Call
+from ops.exit_codes import NOT_AS_IT_SHOULD_BE
+from schemas.people import Receipt
+from schemas.settings import Settings
 
 if TYPE_CHECKING:
     from pipeline.operations import status
@@ -80,3 +91,59 @@ def _why_nothing_moves(database: Database, tenant_id: str) -> str:
     if pending or not running:
         sentences.append(f"{pending:,} wait for a worker: do workers run (`backscroll status --workers`)?")
     return " ".join(sentences)
+
+
+def await_receipt(database: Database, settings: Settings, receipt: Receipt) -> Receipt:
+    """Do the receipt's job, or wait for a worker that does it; exit with 5 if it is given up."""
+    from pipeline.erasure import forget
+
+    receipt, reason = forget.finish(database, settings.tenant, receipt, settings)
+    if reason is not None:
+        rendering.warn(
+            f"Receipt {receipt.id} is not finished: forgetting was given up ({reason}). "
+            f"{receipt.counts.get('messages', 0):,} messages are gone, the others are still there, and nothing "
+            "comes back meanwhile. Fix the cause, then let workers continue "
+            f"(backscroll jobs replay forget {receipt.id}) or run the same command again.",
+            style="red",
+        )
+        raise typer.Exit(NOT_AS_IT_SHOULD_BE)
+    connection.wake(settings, "summarize", "extract", "embed")
+    return receipt
+
+
+def answer_receipt(call: Call, receipt: Receipt, done: str) -> None:
+    """Print what was removed."""
+    cells = [(name.replace("_", " "), count) for name, count in sorted(receipt.counts.items())]
+    call.answer(
+        receipt,
+        f"Receipt {receipt.id}: {done}, with what was sent until {rendering.moment(receipt.until)}.",
+        rendering.rows(("what", "count"), cells, right=("count",)),
+    )
+
+
+@contextmanager
+def interrupts_deferred() -> Iterator[Callable[[], None]]:
+    """Defer Ctrl-C until the yielded function is called, or the end; a second one is raised at once.
+
+    A statement that is broken off leaves a connection behind that can be used for nothing but an error.
+    """
+    pressed = threading.Event()
+
+    def press(*_: object) -> None:
+        if pressed.is_set():
+            raise KeyboardInterrupt
+        pressed.set()
+
+    def let_through() -> None:
+        if pressed.is_set():
+            raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield let_through
+        return
+    before = signal.signal(signal.SIGINT, press)
+    try:
+        yield let_through
+    finally:
+        signal.signal(signal.SIGINT, before)
+    let_through()

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ops import connection
-from ops.console.options import JsonOption
+from ops.console.command import JsonOption
 from ops.dev.eval import commands as evaluations
 from ops.dev.figures import Outcome, benchmark, finish
 
@@ -22,16 +22,16 @@ def dev() -> None:
 @app.command(epilog="**Example:** backscroll dev schema")
 def schema() -> None:
     """Write `migrations/schema.txt` and `checksums.txt`, which a new migration changes, from a database of its own."""
-    from ops.dev import schema as written
+    from ops.dev import generate as written
 
-    written.write()
+    written.write_schema()
     print(f"Wrote {written.SCHEMA} and {written.CHECKSUMS}")
 
 
 @app.command(epilog="**Example:** backscroll dev docs")
 def docs() -> None:
     """Write the guide's configuration page from the settings and their docstrings."""
-    from ops.dev import docs as pages
+    from ops.dev import generate as pages
 
     pages.PAGE.write_text(pages.configuration(), encoding="utf-8")
     print(f"Wrote {pages.PAGE}")
@@ -56,12 +56,12 @@ def fit(
     nobody there ever answered, in the configured space and in one of hashed words; and from memories and passages. Its
     tables are written to `pipeline/recall/relevance/fitted.toml`.
     """
-    from ops.dev.eval import judge_gather
+    from ops.dev.eval import judge_fit
     from ops.dev.eval.fit import fitted
 
     if judge:
         finish(
-            lambda say: Outcome(found=judge_gather.written(connection.configured(), real, say)),
+            lambda say: Outcome(found=judge_fit.write_tables(connection.configured(), real, say)),
             as_json=as_json,
         )
         return
@@ -147,10 +147,12 @@ def messages(
     """
     if context.invoked_subcommand is not None:
         return
-    from ops.dev.bench.messages import measure
+    from ops.dev.bench.direct import measure_messages
 
     settings = connection.configured()
-    finish(lambda say: benchmark("messages", measure(settings, messages, chats, say)), as_json=as_json)
+    finish(
+        lambda say: benchmark("messages", measure_messages(settings, messages, chats, say)), as_json=as_json
+    )
 
 
 @bench.command(epilog="**Example:** backscroll dev bench contexts --messages 100000 --chats 50")
@@ -160,26 +162,28 @@ def contexts(messages: MessagesOption = 1000, chats: ChatsOption = 1, as_json: J
     The talk is in English, with names and dates. Askers are processes that ask the HTTP API, which has two. Above
     10,000 messages vectors are the means of the model's vectors of their words. Ends with 5 when a limit is not kept.
     """
-    from ops.dev.bench.contexts import measure
+    from ops.dev.bench.served import measure_contexts
 
     settings = connection.configured()
-    finish(lambda say: benchmark("contexts", measure(settings, messages, chats, say)), as_json=as_json)
+    finish(
+        lambda say: benchmark("contexts", measure_contexts(settings, messages, chats, say)), as_json=as_json
+    )
 
 
 @bench.command(epilog="**Example:** backscroll dev bench accepting --json")
 def accepting(as_json: JsonOption = False) -> None:
     """Measure accepting over HTTP beside the bare insert and commit, and `/healthz` while the worst is sent."""
-    from ops.dev.bench.accepting import measure
+    from ops.dev.bench.served import measure_accepting
 
-    finish(lambda say: benchmark("accepting", measure(say)), as_json=as_json)
+    finish(lambda say: benchmark("accepting", measure_accepting(say)), as_json=as_json)
 
 
 @bench.command(epilog="**Example:** backscroll dev bench embed --json")
 def embed(as_json: JsonOption = False) -> None:
     """Measure embedding from rows to rows beside the bare model."""
-    from ops.dev.bench.embed import measure
+    from ops.dev.bench.direct import measure_embedding
 
-    finish(lambda say: benchmark("embed", measure(connection.configured(), say)), as_json=as_json)
+    finish(lambda say: benchmark("embed", measure_embedding(connection.configured(), say)), as_json=as_json)
 
 
 app.add_typer(bench, name="bench")

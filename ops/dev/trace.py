@@ -15,8 +15,7 @@ from sqlalchemy import Connection, Engine, event
 
 from ops.dev import shipped
 from ops.dev.eval.samples import read_chat
-from ops.dev.figures import Outcome
-from ops.dev.observe import Say
+from ops.dev.figures import Outcome, Say
 from schemas.settings import Settings
 
 CHAT = "harbour_house"

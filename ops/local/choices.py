@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from errno import EADDRINUSE
 from typing import Literal
 
-from ops.local.embedded.ports import LOOPBACK, PortTaken, reserved
+from ops.local.embedded.server import LOOPBACK, PortTaken, reserved_port
 from pipeline.clients import deterministic, factory, http_embedder
-from pipeline.clients.onnx import onnx_bundled
+from pipeline.clients.onnx import onnx_folder
 from schemas.errors import SettingsError
 from schemas.settings import Settings
 
@@ -24,7 +24,7 @@ class Choices:
 
 MODELS: Mapping[str, tuple[Literal["deterministic", "onnx"], str]] = {
     "--light": ("deterministic", deterministic.MODEL),
-    "--english": ("onnx", onnx_bundled.ENGLISH.model),
+    "--english": ("onnx", onnx_folder.ENGLISH.model),
 }
 """The provider and the model that each of these flags of `backscroll up` selects."""
 
@@ -60,7 +60,7 @@ def choose_ports(
         candidates = [first] if name in named else [*range(first, min(first + NEIGHBOURS, 1 << 16)), 0]
         for port in candidates:
             try:
-                ports[name] = cleanup.enter_context(reserved(port, host))
+                ports[name] = cleanup.enter_context(reserved_port(port, host))
                 break
             except OSError as error:
                 why = f"cannot be used ({error.strerror}): correct that"

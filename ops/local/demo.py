@@ -15,10 +15,10 @@ from ops.client import Api
 from ops.console.rendering import preview
 from ops.console.waiting import await_memory
 from ops.local.launch import Launched
-from ops.sources.source import open_source
+from ops.source import open_source
 from pipeline.ingest import history
-from pipeline.ingest.import_tally import Stored, Tally
-from pipeline.ingest.policy import SessionPolicy
+from pipeline.ingest.history import Stored, Tally
+from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.platforms.records import ImportOptions
 from pipeline.store.connections.database import Database
 from schemas.context import Context

@@ -25,7 +25,7 @@ from ops.local.embedded.roles import LoginRole
 from ops.local.embedded.server import EmbeddedServer
 from ops.local.stack import Running
 from ops.local.supervisor import Supervisor
-from pipeline.clients.destinations import sent_elsewhere
+from pipeline.clients.factory import sent_elsewhere
 from pipeline.operations.doctor import collect
 from schemas.errors import BackscrollError, Permanent, QueueUnavailable, SettingsError, WritesRefused
 from schemas.settings import PREFIX, Settings

@@ -15,13 +15,12 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
 from migrations import first_schema, patience
 from pipeline.clients.factory import make_embedder, space_by_name
-from pipeline.store.connections import poolers
+from pipeline.store import vector_spaces, vectors
+from pipeline.store.connections import trips
 from pipeline.store.connections.engines import DRIVER, driver_of
-from pipeline.store.operations import catalog, checks
-from pipeline.store.vectors import spaces, vectors
+from pipeline.store.operations import checks
 from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated
-from schemas.server_urls import postgres_parameters
-from schemas.settings import Settings
+from schemas.settings import Settings, postgres_parameters
 from schemas.vectors import EmbeddingSpace
 
 # SQLSTATE query_canceled: by a timeout, or by an operator.
@@ -75,8 +74,8 @@ def upgrade(owner_url: str, space: EmbeddingSpace | None = None) -> DatabaseStat
             with connection.begin():
                 # later ones are the operator's to add
                 if vectors.active_space(connection) is None:
-                    spaces.register(connection, space)
-        catalog.require(connection)
+                    vector_spaces.register(connection, space)
+        checks.require_catalog(connection)
     return state(owner_url)
 
 
@@ -100,7 +99,7 @@ def state(owner_url: str) -> DatabaseState:
     """Read the state of the database. Raises `DatabaseUnavailable`."""
     newest = ScriptDirectory.from_config(config(owner_url)).get_current_head()
     with _explained(), connected(owner_url) as engine, engine.begin() as connection:
-        poolers.require_direct(driver_of(connection), "BACKSCROLL_OWNER_DATABASE_URL")
+        trips.require_direct(driver_of(connection), "BACKSCROLL_OWNER_DATABASE_URL")
         checks.require_seen_vectors(connection)
         revision = MigrationContext.configure(connection).get_current_revision()
         pgvector = connection.scalar(text("SELECT extversion FROM pg_extension WHERE extname = 'vector'"))

@@ -1,35 +1,29 @@
-"""Make the models that the settings name: embedder, reranker, language model."""
+"""Make the models that the settings name, and say what these send to other machines."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from urllib.parse import urlsplit
 
 from pipeline.clients import deterministic, http_embedder, sentence_transformers
-from pipeline.clients.cross_encoder import CrossEncoderReranker
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.http_embedder import OLLAMA, OPENAI, HttpEmbedder
-from pipeline.clients.http_reranker import HttpReranker
 from pipeline.clients.known_models import known_model
-from pipeline.clients.onnx import onnx, onnx_bundled
+from pipeline.clients.onnx import onnx, onnx_folder
 from pipeline.clients.onnx.onnx import OnnxEmbedder
-from pipeline.clients.openai.openai_chat import OpenAIChatModel
-from pipeline.clients.openai.openai_endpoint import (
-    OPENAI_URL,
-    OpenAIEndpoint,
-    Server,
-)
+from pipeline.clients.openai_chat import OPENAI_URL, OpenAIChatModel, OpenAIEndpoint, Server
 from pipeline.clients.protocols import Embedder, Reranker
+from pipeline.clients.rerankers import CrossEncoderReranker, HttpReranker
 from pipeline.clients.sentence_transformers import SentenceTransformersEmbedder
 from schemas.errors import SettingsError
-from schemas.memory.facts import RULES
-from schemas.server_urls import without_secrets
+from schemas.facts import RULES
 from schemas.sessions import EXTRACTIVE
-from schemas.settings import PREFIX, Settings
+from schemas.settings import PREFIX, Settings, is_local, without_secrets
 from schemas.vectors import EmbeddingSpace
 
 DEFAULT_MODELS: Mapping[str, Callable[[], str]] = {
     deterministic.PROVIDER: lambda: deterministic.MODEL,
-    onnx.PROVIDER: lambda: onnx_bundled.default().model,
-    sentence_transformers.PROVIDER: lambda: onnx_bundled.ENGLISH.model,
+    onnx.PROVIDER: lambda: onnx_folder.default_model().model,
+    sentence_transformers.PROVIDER: lambda: onnx_folder.ENGLISH.model,
     OLLAMA: lambda: http_embedder.DEFAULT_MODELS[OLLAMA],
     OPENAI: lambda: http_embedder.DEFAULT_MODELS[OPENAI],
 }
@@ -233,3 +227,47 @@ def _require_time_and_room(settings: Settings) -> None:
             f"{PREFIX}SESSION_SUMMARY_CONTEXT_TOKENS={settings.session_summary_context_tokens}, which also holds the "
             "transcript: lower the one, or raise the other to what the model reads"
         )
+
+
+_SENTENCES = {
+    "summarize": "Sessions{chats} are sent to {at}, where {model} summarizes them: every message with its time and its "
+    "speaker's name",
+    "extract": "Sessions{chats} are sent to {at}, where {model} learns facts from them, with what was learned of those "
+    "who speak",
+    "hyde": "Questions asked with `hyde` are sent to {at}, where {model} makes up answers",
+}
+
+
+def sent_elsewhere(settings: Settings, spaces: Sequence[EmbeddingSpace] = ()) -> list[str]:
+    """Return a sentence for each kind of data sent to another machine, saying where. Raises `SettingsError`.
+
+    Whatever embedder the settings name, texts are embedded into the stored `spaces`, if there are any.
+    """
+    sentences = []
+    for named in [settings_for(space, settings) for space in spaces] or [settings]:
+        embedder = make_embedder(named)
+        if isinstance(embedder, HttpEmbedder) and not is_local(embedder.url):
+            sentences.append(
+                "Texts of messages, sessions and memories, and questions, are sent to "
+                f"{embedder.url}, where {space_by_name(named, ()).model} embeds them"
+            )
+    if settings.reranker_url and not is_local(settings.reranker_url):
+        # without what the URL may hold of a password
+        at = urlsplit(settings.reranker_url).netloc.rpartition("@")[2]
+        sentences.append(f"Questions, and the messages found for them, are sent to {at}, which reranks them")
+    hyde = settings.hyde_model
+    models = {
+        "summarize": make_summary_model(settings),
+        "extract": make_learning_model(settings),
+        "hyde": hyde and make_chat_model(settings, hyde, setting="HYDE_MODEL"),
+    }
+    chats = len(settings.summary_canaries())
+    for kind, model in models.items():
+        if model and not settings.switched_off(kind) and not is_local(f"http://{model.provider}"):
+            values = {
+                "at": model.provider,
+                "model": model.model,
+                "chats": f" of {chats} chats" if chats else "",
+            }
+            sentences.append(_SENTENCES[kind].format(**values))
+    return sentences

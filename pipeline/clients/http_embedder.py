@@ -16,11 +16,7 @@ from typing import Any, NamedTuple
 import structlog
 
 from pipeline.clients.known_models import KnownModel
-from pipeline.clients.openai.openai_endpoint import (
-    LEARNED,
-    OpenAIEndpoint,
-    Request,
-)
+from pipeline.clients.openai_chat import LEARNED, OpenAIEndpoint, Request
 from pipeline.text import tokens
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable, SettingsError
 from schemas.settings import Settings

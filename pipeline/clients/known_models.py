@@ -1,6 +1,13 @@
-"""Properties of well-known embedding models, by name."""
+"""Properties of well-known models, by name: prefixes and languages of embedders, tokenizers of language models."""
 
+import re
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import Any
+
+from pipeline.text.tokens import ESTIMATE, Tokenizer
+from schemas.languages import NON_LATIN, parts_of
 
 _QUERY, _PASSAGE = "query: ", "passage: "
 _SENTENCE_TRANSFORMERS = "sentence-transformers"
@@ -73,3 +80,75 @@ def known_model(name: str) -> KnownModel:
     model, _, tag = bare.partition(":")
     # other tags may mean other sizes
     return _KNOWN.get(model, KnownModel()) if tag in ("", "latest", "v1.5") else KnownModel()
+
+
+# The first match decides; a name without a match says nothing.
+_MANY = re.compile(
+    r"multilingual|bge-m3|labse|distiluse|text-embedding-(?:3|ada)|jina-embeddings-v[3-9]|embeddinggemma|qwen3-embedding"
+    r"|nomic-embed-text-v2|arctic-embed2|arctic-embed-[ml]-v2|bge-multi|gte-qwen"
+)
+_ENGLISH = re.compile(
+    r"all-minilm|all-mpnet|all-distilroberta|multi-qa-|msmarco-|paraphrase-|nq-distilbert|bge-(?:small|base|large)|"
+    r"\be5-(?:small|base|large)|\bgte-(?:small|base|large|modernbert)|nomic-embed-text|mxbai-embed|arctic-embed|"
+    r"granite-embedding"
+)
+
+
+def knows(model: str, language: str) -> bool | None:
+    """Tell whether an embedding model knows all of a chat's languages; None: unknown.
+
+    >>> knows("all-MiniLM-L6-v2", "german+english"), knows("intfloat/multilingual-e5-small", "turkish")
+    (False, True)
+    >>> knows("house-model-7", "german") is None, knows("all-MiniLM-L6-v2", "simple") is None
+    (True, True)
+    """
+    name = model.lower()
+    if set(parts_of(language)) == {"simple"}:
+        return None
+    if _MANY.search(name):
+        return True
+    if _ENGLISH.search(name):
+        return set(parts_of(language)) <= {"english", "simple"}
+    return None
+
+
+def reads(model: str, language: str) -> bool:
+    """Tell whether an embedding model can use a chat's texts at all; True if its languages are unknown.
+
+    An English model can use languages in the same script to some extent, and no others.
+
+    >>> [reads("all-MiniLM-L6-v2", language) for language in ("german", "chinese", "chinese+english")]
+    [True, False, True]
+    >>> reads("intfloat/multilingual-e5-small", "chinese"), reads("house-model-7", "chinese")
+    (True, True)
+    """
+    return knows(model, language) is not False or not NON_LATIN.issuperset(parts_of(language))
+
+
+# Vocabularies by prefixes of model names, as in tiktoken's `model.py`; the first match counts.
+_VOCABULARIES = {
+    "o200k_base": ("gpt-4o", "gpt-4.1", "gpt-4.5", "gpt-5", "chatgpt-4o", "o1", "o3", "o4-mini"),
+    "cl100k_base": ("gpt-4", "gpt-3.5"),
+}
+
+
+def tokenizer_for(model: str | None) -> Tokenizer:
+    """Return the model's own tokenizer if it is known and installed, else the estimate."""
+    name = (model or "").rpartition("/")[2].lower()
+    vocabulary = next((key for key, models in _VOCABULARIES.items() if name.startswith(models)), None)
+    if vocabulary is None or find_spec("bpe_openai") is None:
+        return ESTIMATE
+    return _loaded(vocabulary)
+
+
+@lru_cache(maxsize=4)
+def _loaded(vocabulary: str) -> Tokenizer:
+    import bpe_openai
+
+    encoding: Any = bpe_openai.get_encoding(vocabulary)
+
+    def count(text: str) -> int:
+        # With the end of its line: no token of these vocabularies crosses a line end, so lines add up.
+        return len(encoding.encode_ordinary(text + "\n"))
+
+    return Tokenizer(name=vocabulary, count=count)

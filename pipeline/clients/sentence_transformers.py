@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.clients import processors
 from pipeline.clients.known_models import known_model
-from pipeline.clients.onnx.onnx_bundled import ENGLISH, ENGLISH_FILES
+from pipeline.clients.onnx.onnx_folder import ENGLISH, ENGLISH_FILES
 from schemas.errors import ProviderFailed, ProviderUnavailable, SettingsError
 from schemas.vectors import EmbeddingSpace, Vector
 

@@ -9,9 +9,9 @@ from sqlalchemy import Connection
 from pipeline.clients.protocols import Completion, Prompt
 from pipeline.enrich.protocols import Source
 from pipeline.enrich.summaries import prompts
-from pipeline.enrich.summaries.answers import InvalidAnswer
+from pipeline.enrich.summaries.prompts import InvalidAnswer
 from pipeline.llm.gateway import Call, Gateway
-from pipeline.store.models import llm_answers
+from pipeline.store import llm_calls
 
 log = structlog.get_logger(__name__)
 
@@ -44,7 +44,7 @@ class ModelCaller:
         A later try asks the model again.
         """
         if source.claim is not None:
-            llm_answers.drop_of_job(connection, source.chat_id, source.claim)
+            llm_calls.drop_answers_of_job(connection, source.chat_id, source.claim)
 
     def _answer(
         self, prompt: Prompt, read: Callable[[str], Answer], *, purpose: str, source: Source

@@ -6,7 +6,7 @@ from datetime import UTC, tzinfo
 from typing import Protocol
 
 from pipeline.store.jobs.jobs import Claim
-from schemas.memory.facts import Fact, KnownFact
+from schemas.facts import Fact, KnownFact
 from schemas.sessions import Message, Summary
 
 

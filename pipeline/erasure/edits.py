@@ -10,18 +10,18 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, Row
 
-from pipeline.erasure import derived, erase
-from pipeline.ingest import cues
-from pipeline.ingest.policy import SessionPolicy
+from pipeline.erasure import derived
+from pipeline.ingest import languages
+from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.people import suppression
 from pipeline.store.chats import chat_moves, chats
-from pipeline.store.connections import committed
+from pipeline.store.connections import transactions
 from pipeline.store.connections.database import Database
 from pipeline.store.erasure import erasure
 from pipeline.store.erasure import suppression as suppression_list
-from pipeline.store.jobs import jobs, outdated
+from pipeline.store.jobs import jobs
 from pipeline.store.messages import edits as store
-from pipeline.store.messages.message_cues import MessageText
+from pipeline.store.messages.messages import MessageText
 from pipeline.store.operations import counters
 from pipeline.text import truncate
 from pipeline.text.fencing import without_recalled
@@ -96,7 +96,9 @@ def edit(
         lexemes = store.set_content(connection, message.id, **new)
         counters.add(connection, tenant_id, {"messages_edited": 1})
         if message.waiting:
-            derived.remove(connection, tenant_id, chat_id, message_ids=[message.id], texts=[message.content])
+            derived.remove_derived(
+                connection, tenant_id, chat_id, message_ids=[message.id], texts=[message.content]
+            )
             return Changed(outcome="edited", follows=frozenset({"ingest"}))
         chats.count_placed(connection, chat_id, 0, lexemes - message.lexemes)
         touched = store.sessions_at(connection, chat_id, [(message.session_key, message.sent_at)])
@@ -106,8 +108,8 @@ def edit(
         remembered = policy.for_chat(chat).memory
         if remembered:
             text = MessageText(message.id, chat_id, message.role, content)
-            cues.store_cues(connection, tenant_id, [(text, chat.language)])
-        redone = erase.redo_sessions(
+            languages.store_cues(connection, tenant_id, [(text, chat.language)])
+        redone = derived.redo_sessions(
             connection, tenant_id, chat, touched, policy, edited=message, trace_id=trace_id
         )
         follows = redone.follows
@@ -190,14 +192,14 @@ def delete(
         # the message may have been moved to another chat meanwhile; under this lock it stays where it is
         suppression_list.lock(connection, tenant_id, requested_chat)
         chat = chats.lock_exclusively(connection, chat_moves.chat_of(connection, message.id) or chat_id)
-        erased = erase.Erased()
+        erased = derived.Erased()
         if chat is not None:
-            erased = erase.erase_messages(
+            erased = derived.erase_messages(
                 connection, tenant_id, chat, [message.id], policy, trace_id=trace_id
             )
             counters.add(connection, tenant_id, {"messages_deleted": erased.messages})
             counts = {name: count for name, count in vars(erased).items() if name != "follows" and count}
-            committed.tell(
+            transactions.log_once_committed(
                 connection,
                 "forgotten",
                 tenant=tenant_id,
@@ -205,7 +207,7 @@ def delete(
                 kind="message",
                 counts=counts,
             )
-        outdated.drop(connection, tenant_id, [FORGET], [key_of_job])
+        jobs.drop(connection, tenant_id, [FORGET], [key_of_job])
         erasure.drop_receipt(connection, receipt_id)
     return Changed(outcome="deleted", follows=erased.follows)
 

@@ -5,12 +5,12 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row
 
-from pipeline.jobs.batches import batched
+from pipeline.store import identities
+from pipeline.store import identities as store
 from pipeline.store.chats import membership
 from pipeline.store.connections.database import Database
+from pipeline.store.connections.transactions import batched
 from pipeline.store.erasure import erasure
-from pipeline.store.people import export as store
-from pipeline.store.people import identities
 
 BATCH = 500
 
@@ -35,19 +35,23 @@ def export_user(database: Database, tenant_id: str, sender_id: str) -> Iterator[
         for sender in senders:
             with database.tenant(tenant_id) as connection:
                 message_ids = store.message_ids_of(connection, sender, chat_id)
-            yield from _read(database, tenant_id, "message", message_ids, store.messages)
-    yield from _read(database, tenant_id, "memory", remembered, store.memories)
+            yield from _read(database, tenant_id, "message", message_ids, store.messages_to_export)
+    yield from _read(database, tenant_id, "memory", remembered, store.memories_to_export)
     with database.tenant(tenant_id) as connection:
         chats = membership.chats_of(connection, senders)
         sessions = store.session_ids_of(connection, senders)
         queries = store.query_ids_of(connection, senders)
     for chat_id in chats:
         yield {"record": "chat", "chat_id": chat_id}
-    yield from _read(database, tenant_id, "session", sessions, store.sessions)
-    yield from _read(database, tenant_id, "query", queries, store.queries)
+    yield from _read(database, tenant_id, "session", sessions, store.sessions_to_export)
+    yield from _read(database, tenant_id, "query", queries, store.queries_to_export)
     with database.tenant(tenant_id) as connection:
-        rollups = [{"record": "rollup", **row._mapping} for row in store.rollups_of(connection, sessions)]
-        entities = [{"record": "entity", **row._mapping} for row in store.entities_of(connection, senders)]
+        rollups = [
+            {"record": "rollup", **row._mapping} for row in store.rollups_to_export(connection, sessions)
+        ]
+        entities = [
+            {"record": "entity", **row._mapping} for row in store.entities_to_export(connection, senders)
+        ]
     yield from rollups
     yield from entities
 

@@ -1,4 +1,4 @@
-"""Delete the data of a forgotten subject, step by step.
+"""Delete the data of a forgotten subject, step by step, and verify afterwards that it is gone.
 
 Each step deletes something in its own transaction, so that the remaining data tells the next step what to do.
 """
@@ -11,22 +11,65 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from pipeline.erasure import derived, erase, unlearn, verify
-from pipeline.erasure.erase import Erased
-from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs.batches import batched
+from pipeline.erasure import derived
+from pipeline.erasure.derived import Erased
+from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.people import suppression
+from pipeline.store import api_keys, identities
 from pipeline.store.chats import chats, membership
+from pipeline.store.connections.transactions import batched
+from pipeline.store.erasure import derived as derived_rows
 from pipeline.store.erasure import derived as made
 from pipeline.store.erasure import erasure as store
-from pipeline.store.erasure import pruned_senders
+from pipeline.store.erasure import retention
 from pipeline.store.erasure import suppression as suppression_list
-from pipeline.store.memories import entity_graph, evidence
+from pipeline.store.memories import entity_graph, learned
 from pipeline.store.messages import edits
-from pipeline.store.people import api_keys, identities
 from pipeline.store.search import query_log
 from pipeline.text.duplicates import fingerprint
-from schemas.people.forgetting import Receipt, Subject
+from schemas.people import Receipt, Subject
+
+SAMPLE = 20
+SAMPLE_OF_A_BATCH = 2
+MIN_CHARS = 20
+"""Shorter texts are common: finding one again proves nothing."""
+
+
+@dataclass(kw_only=True)
+class DeletedSample:
+    """A sample of what was deleted in one turn."""
+
+    texts: list[str] = field(default_factory=list)
+    vectors: list[Row[Any]] = field(default_factory=list)
+
+    def keep(self, rows: Sequence[Row[Any]]) -> None:
+        """Keep rows of `longest`, once their messages are gone."""
+        for row in rows:
+            if len(row.content) >= MIN_CHARS and len(self.texts) < SAMPLE:
+                self.texts.append(row.content)
+                if row.embedding is not None:
+                    self.vectors.append(row)
+
+    def found_again(self, connection: Connection, subject: Subject, receipt: Receipt) -> dict[str, int]:
+        """Count how often deleted data is still found, for the receipt; somebody else may quote a text."""
+        # a chat may contain the same text twice, with one of the messages forgotten
+        vectors = [] if subject.kind == "message" else self.vectors
+        return {
+            "looked_for": len(self.texts),
+            "found_again_texts": sum(derived_rows.count_text(connection, content) for content in self.texts),
+            "found_again_vectors": sum(
+                derived_rows.count_vector(
+                    connection,
+                    row.space_id,
+                    row.size,
+                    row.embedding,
+                    chat_id=subject.chat_id,
+                    until=receipt.until,
+                )
+                for row in vectors
+            ),
+        }
+
 
 BATCH = 40
 """Messages, sessions or memories in one transaction, during which their chat accepts no messages."""
@@ -54,7 +97,7 @@ class Deletion:
     again: bool
     # the kinds of jobs that follow, to which steps add
     follows: set[str]
-    sample: verify.DeletedSample = field(default_factory=verify.DeletedSample)
+    sample: DeletedSample = field(default_factory=DeletedSample)
 
     def steps(self, names: Sequence[str]) -> Iterator[None]:
         """Delete step by step; `names` are those of a forgotten person."""
@@ -81,8 +124,8 @@ class Deletion:
             with self.transaction() as connection:
                 store.unname(connection, names)
                 known_in = {*spoken_in, *membership.chats_of(connection, self.senders)}
-                person = pruned_senders.PrunedPerson(self.senders, names, sorted(known_in))
-                pruned_in = pruned_senders.chats_of(connection, person)
+                person = retention.PrunedPerson(self.senders, names, sorted(known_in))
+                pruned_in = retention.chats_of_pruned(connection, person)
             for chat_id in pruned_in:
                 yield from self._pruned(chat_id, person)
             yield from self._unlearned(None)
@@ -119,11 +162,11 @@ class Deletion:
                 chat = chats.lock_exclusively(connection, chat_id)
                 if chat is None:
                     return
-                longest = made.longest(connection, ids, verify.SAMPLE_OF_A_BATCH)
+                longest = made.longest(connection, ids, SAMPLE_OF_A_BATCH)
                 # A sender's clock may run ahead, and an edit of a user's message does not say whose it is.
                 after = None if self.subject.kind == "user" else self.receipt.until
                 self._suppress_messages(connection, chat_id, ids, after)
-                erased = erase.erase_messages(
+                erased = derived.erase_messages(
                     connection, self.tenant_id, chat, ids, self.policy, trace_id=self.trace_id
                 )
                 self._count(connection, erased)
@@ -140,15 +183,17 @@ class Deletion:
         named: list[suppression.Named] = [("message", chat_id, external) for external in externals]
         suppression.put(connection, self.tenant_id, named, None)
 
-    def _pruned(self, chat_id: str, person: pruned_senders.PrunedPerson) -> Iterator[None]:
+    def _pruned(self, chat_id: str, person: retention.PrunedPerson) -> Iterator[None]:
         """Split sessions with pruned messages again, as their summaries may still quote them."""
         while True:
             with self.transaction() as connection:
                 chat = chats.lock_exclusively(connection, chat_id)
-                sessions = chat and pruned_senders.sessions_of(connection, chat_id, person, SESSIONS_AT_ONCE)
+                sessions = chat and retention.sessions_of_pruned(
+                    connection, chat_id, person, SESSIONS_AT_ONCE
+                )
                 if not chat or not sessions:
                     return
-                redone = erase.redo_sessions(
+                redone = derived.redo_sessions(
                     connection, self.tenant_id, chat, sessions, self.policy, trace_id=self.trace_id
                 )
                 self._count(connection, redone)
@@ -162,7 +207,7 @@ class Deletion:
                     return
                 store.drop_pending_of_chat(connection, chat_id, self.receipt.until)
                 ids = store.old_sessions(connection, chat_id, self.receipt.until, BATCH)
-                taken = derived.remove(connection, self.tenant_id, chat_id, session_ids=ids)
+                taken = derived.remove_derived(connection, self.tenant_id, chat_id, session_ids=ids)
                 summaries = edits.clear(connection, ids)
                 for session_id in ids:
                     edits.drop_session(connection, self.tenant_id, session_id)
@@ -191,10 +236,12 @@ class Deletion:
         while True:
             with self.transaction() as connection:
                 if chat_id is not None:
-                    said = evidence.drop_of_chat(connection, chat_id, self.receipt.until, BATCH)
+                    said = learned.drop_evidence_of_chat(connection, chat_id, self.receipt.until, BATCH)
                 else:
-                    said = evidence.drop_of_senders(connection, self.senders or [], self.receipt.until, BATCH)
-                gone = unlearn.settle(connection, self.tenant_id, said)
+                    said = learned.drop_evidence_of_senders(
+                        connection, self.senders or [], self.receipt.until, BATCH
+                    )
+                gone = derived.settle_memories(connection, self.tenant_id, said)
                 taken = derived.remove_with_memories(connection, self.tenant_id, gone)
                 counts = {"memories": len(gone) + taken.memories, "queries": taken.queries}
                 store.add_counts(connection, self.id, counts)

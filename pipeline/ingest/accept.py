@@ -1,30 +1,37 @@
-"""Accept messages durably, each once; keyword search finds them from then on.
+"""Accept messages durably, each once; keyword search finds them from then on; count what is left out.
 
 One short transaction stores the messages, records their arrival, and enqueues the job that places them (`place`).
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
+from sqlalchemy import Connection
+
 from pipeline.ingest import chat_moves
-from pipeline.ingest.pruned import UNLIMITED, MessageLimits
-from pipeline.jobs.batches import batched
 from pipeline.people import suppression
+from pipeline.platforms.records import NO_TEXT, OTHER_CHAT, Broken, Skipped, Unread
 from pipeline.store.chats import chat_moves as store_moves
 from pipeline.store.chats import chats, membership
+from pipeline.store.connections import transactions
 from pipeline.store.connections.database import Database
-from pipeline.store.connections.transactions import persistently
+from pipeline.store.connections.transactions import batched, persistently
 from pipeline.store.connections.trips import Statement
 from pipeline.store.jobs import jobs
 from pipeline.store.messages import accepting, edits
+from pipeline.store.messages import accepting as store
+from pipeline.store.messages.accepting import Sent
+from pipeline.store.operations import counters
 from pipeline.store.sessions import sessions
-from pipeline.text import tool_calls, truncate
+from pipeline.text import display, truncate
 from pipeline.text.fencing import without_recalled
 from pipeline.text.tokens import estimate as estimate_tokens
 from schemas.base import is_cut
+from schemas.bots import PLATFORMS, REASONS, Reason
 from schemas.messages import (
     CUT,
     MAX_CONTENT_BYTES,
@@ -34,7 +41,45 @@ from schemas.messages import (
     MessageIn,
     clean_text,
 )
-from schemas.sessions import number_of
+from schemas.sessions import key_of, number_of
+from schemas.settings import Settings
+
+RECENT = timedelta(days=1)
+"""Younger messages count as new: retention is by days, and live messages keep their fast path."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MessageLimits:
+    """Limits of the messages that retention keeps; None: no limit."""
+
+    # the oldest, by the sender's time
+    age: timedelta | None = None
+    # the newest messages of each chat
+    per_chat: int | None = None
+
+    @classmethod
+    def of(cls, settings: Settings) -> "MessageLimits":
+        """Return the limits of the settings."""
+        age = timedelta(days=settings.retention_days) if settings.retention_days else None
+        return cls(age=age, per_chat=settings.retention_messages_per_chat)
+
+    def may_concern(self, messages: Sequence[MessageIn]) -> bool:
+        """Tell whether any of these may have been pruned."""
+        if self.age is None and self.per_chat is None:
+            return False
+        until = datetime.now(UTC) - RECENT
+        return any(message.sent_at < until for message in messages)
+
+    def came_again(self, connection: Connection, chat_id: str, messages: Sequence[MessageIn]) -> set[str]:
+        """Return the ids of messages that would be pruned, inside sessions that have lost messages already."""
+        if not self.may_concern(messages):
+            return set()
+        sent = [Sent(m.external_id, key_of(m.session_key, m.thread), m.sent_at) for m in messages]
+        return store.find_pruned(connection, chat_id, sent, age=self.age, per_chat=self.per_chat)
+
+
+UNLIMITED = MessageLimits()
+
 
 SLICE_MESSAGES, SLICE_BYTES = 250, 256 * 1024
 """Messages accepted in one transaction, and bytes of their texts: about 0.1 s."""
@@ -260,9 +305,42 @@ def _as_stored(message: MessageIn) -> MessageIn:
     """Remove recalled context, which is stored already; a turn without text gets its tool calls as text. Cut it."""
     content = without_recalled(message.content)
     if not content.strip():
-        content = clean_text(tool_calls.written(message.metadata)) or content
+        content = clean_text(display.call_lines(message.metadata)) or content
     content, original_bytes = truncate.within_bytes(content, MAX_CONTENT_BYTES)
     if content == message.content:
         return message
     marked = {} if original_bytes is None else {ORIGINAL_BYTES: original_bytes}
     return message.model_copy(update={"content": content, "metadata": message.metadata | marked})
+
+
+Items = Mapping[Reason, int] | Mapping[str, int]
+"""Numbers of items by reason, or by the platform's name of their kind."""
+_REASONS: dict[str, Reason] = {NO_TEXT: "no_text", OTHER_CHAT: "not_allowed"}
+
+
+def reason_of(item: Broken | Skipped | Unread) -> Reason:
+    """Return why an item is left out, or all of it but its text."""
+    if isinstance(item, Unread):
+        return "unread" if item.known else "unknown_kind"
+    return "unreadable" if isinstance(item, Broken) else _REASONS.get(item.reason, "kind")
+
+
+def report_left_out(database: Database, tenant_id: str, source: str, reasons: Items, kinds: Items) -> None:
+    """Add what was left out to the day's counters and to the log; `source` is a platform's name, or a chat's id.
+
+    Of `kinds` only those are logged that are names, not words. Raises `DatabaseUnavailable`.
+    """
+    platform = source.partition(":")[0]
+    platform = platform if platform in PLATFORMS else "other"
+    if found := {reason: items for reason, items in reasons.items() if items}:
+        named = {kind: n for kind, n in kinds.items() if re.fullmatch(r"[\w.-]+", kind, re.ASCII)}
+        with database.tenant(tenant_id) as connection:
+            chats.ensure_tenant(connection, tenant_id)
+            counters.add(connection, tenant_id, {f"left_out:{platform}:{r}": n for r, n in found.items()})
+            told = {"tenant": tenant_id, "platform": platform, "reasons": found, "kinds": named or None}
+            transactions.log_once_committed(connection, "left_out", **told)
+
+
+def left_out_counts(figures: Mapping[str, float]) -> dict[tuple[str, str], int]:
+    """Pick what was left out from daily counters, by platform and reason."""
+    return {(p, r): int(figures.get(f"left_out:{p}:{r}", 0)) for p in PLATFORMS for r in REASONS}

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from pipeline.ingest import session_ranges, sessionize
-from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.session_ranges import Rewrite
+from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.people import identities, suppression
 from pipeline.people.suppression import Admitted
 from pipeline.platforms.identity import in_other_chat
@@ -25,13 +25,13 @@ from pipeline.store.chats.chats import Chat, clock
 from pipeline.store.connections.database import Database
 from pipeline.store.erasure import erasure
 from pipeline.store.erasure import suppression as suppression_list
-from pipeline.store.jobs import jobs, outdated
+from pipeline.store.jobs import jobs
 from pipeline.store.sessions import ranges as store_ranges
 from pipeline.store.sessions import sessions
 from pipeline.store.sessions.ranges import Shape, Window
 from schemas.errors import Busy, InvalidInput, NotFound
 from schemas.messages import ChatIn, MessageIn
-from schemas.people.forgetting import Receipt
+from schemas.people import Receipt
 from schemas.sessions import Session
 
 MESSAGES_AT_ONCE = 500
@@ -221,7 +221,7 @@ class _Step:
         ids = [session.id for session in batch]
         store.move_sessions(connection, into, ids)
         # jobs reading them have seen only a part
-        outdated.fence(connection, self.tenant_id, [f"session:{i}" for i in ids])
+        jobs.fence(connection, self.tenant_id, [f"session:{i}" for i in ids])
         for session in store_ranges.of_ids(connection, cut):
             session_ranges.split_anew(connection, self.tenant_id, session, self.into.language, self.policy)
         return bool(rewrite.grown) and self._close()

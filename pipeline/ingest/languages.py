@@ -1,17 +1,16 @@
-"""Detect the languages of chats, and index the words of a chat again, in slices, after its language has changed.
+"""Detect the languages of chats, read the cues of their messages, and index a chat's words again after a change.
 
 A chat's language is declared, or detected from its texts: at the first few messages, and whenever their number has
 multiplied. Until then it is the default. Summaries extracted in another language are made again.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from sqlalchemy import Connection
 
-from pipeline.ingest import cues
-from pipeline.ingest.policy import SessionPolicy
+from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.store.chats import chat_languages as store
 from pipeline.store.chats import chats
@@ -19,11 +18,14 @@ from pipeline.store.chats.chat_languages import DECLARED, DETECTED, IndexedSessi
 from pipeline.store.chats.chats import Chat
 from pipeline.store.connections.database import Database
 from pipeline.store.connections.transactions import persistently
-from pipeline.store.jobs import jobs, outdated
+from pipeline.store.jobs import jobs
 from pipeline.store.jobs.jobs import Claim
-from pipeline.store.messages import message_cues
+from pipeline.store.messages import messages
+from pipeline.store.messages import messages as message_rows
+from pipeline.store.messages.messages import MessageText
 from pipeline.store.sessions import sessions
 from pipeline.text import language as texts
+from pipeline.text.cues import message_cues
 from schemas.errors import NotFound
 from schemas.kinds import SUMMARIZE
 from schemas.languages import AUTO, parts_of
@@ -137,10 +139,10 @@ def _index(
         after = store.words_after(connection, chat_id) if chat else None
         if chat is None or after is None:
             return False, 0
-        texts = message_cues.texts(connection, chat_id, after, INDEXED_AT_ONCE) if chat.memory else []
+        texts = messages.texts_of_slice(connection, chat_id, after, INDEXED_AT_ONCE) if chat.memory else []
         done = store.index_messages(connection, chat_id, chat.language, after, INDEXED_AT_ONCE)
         # afterwards, as changing a message's language deletes its former cues
-        cues.store_cues(connection, tenant_id, ((text, chat.language) for text in texts))
+        store_cues(connection, tenant_id, ((text, chat.language) for text in texts))
         if done.lexemes:
             chats.count_placed(connection, chat_id, 0, done.lexemes)
         more = done.more
@@ -161,8 +163,18 @@ def _enqueue_summaries(
     """Enqueue summaries of sessions that were in another language, if summaries are on."""
     if not policy.memory:
         return
-    outdated.fence(connection, tenant_id, [f"session:{i}" for i in indexed.changed])
+    jobs.fence(connection, tenant_id, [f"session:{i}" for i in indexed.changed])
     if policy.summaries and indexed.summarized:
         sessions.outdate_summaries(connection, indexed.summarized)
         keys = [f"session:{i}" for i in indexed.summarized]
         jobs.enqueue(connection, tenant_id, SUMMARIZE.name, keys, lane=chat.chat_id, priority=jobs.LATER)
+
+
+def store_cues(connection: Connection, tenant_id: str, messages: Iterable[tuple[MessageText, str]]) -> None:
+    """Store the cues of messages, each with its chat's language, in one statement."""
+    cues = [
+        (message, message_cues.read_cues(message.text, language, of_a_bot=message.role == "assistant"))
+        for message, language in messages
+    ]
+    if cues:
+        message_rows.put_cues(connection, tenant_id, cues)

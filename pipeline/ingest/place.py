@@ -1,13 +1,16 @@
-"""Place the arrivals of several chats into their sessions, in one transaction.
+"""Place the arrivals of several chats into their sessions, in one transaction, or one by one if that fails.
 
 The number of statements does not depend on that of chats, session keys and messages: lock the chats, read the arrivals
 and the sessions around them, compute the changes (`sessionize`), write ranges (never messages), close ended sessions,
-and enqueue the jobs that follow. A chat whose placing fails is placed message by message (`poison`).
+and enqueue the jobs that follow. A chat whose placing fails is placed message by message (`place_each`).
+
+Each try is counted before it is made: an arrival whose count is left was tried by a process that died, and is tried
+last. An arrival to blame becomes a dead letter with the reason, and the rest of the chat goes on.
 """
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -15,21 +18,23 @@ from types import MappingProxyType
 
 import structlog
 from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
-from pipeline.ingest import cues, languages, poison, session_ranges, sessionize
-from pipeline.ingest.policy import SessionPolicy
+from pipeline.ingest import languages, session_ranges, sessionize
 from pipeline.ingest.session_ranges import Rewrite
+from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.jobs import runner
-from pipeline.jobs.batches import batched
+from pipeline.jobs.failures import reason_of
 from pipeline.store.chats import chats
 from pipeline.store.chats.chat_languages import DECLARED
 from pipeline.store.chats.chats import Chat
 from pipeline.store.connections.database import Database
-from pipeline.store.jobs import jobs
+from pipeline.store.connections.transactions import batched
+from pipeline.store.jobs import job_admin, jobs
 from pipeline.store.jobs.jobs import Claim, NewJob
 from pipeline.store.messages import messages
-from pipeline.store.messages.message_cues import MessageText
-from pipeline.store.messages.messages import Arrival
+from pipeline.store.messages.messages import Arrival, MessageText
+from pipeline.store.operations import counters
 from pipeline.store.sessions import ranges as store
 from pipeline.store.sessions import sessions
 from pipeline.store.sessions.ranges import Begun, Shape, Window
@@ -73,7 +78,7 @@ def placer(database: Database, policy: SessionPolicy, max_attempts: int = 5) -> 
         for claim in claims:
             if claim not in fresh:
                 place_one = partial(_place_one, claim, policy)
-                due, all_tried = poison.place_each(database, claim, max_attempts, place_one)
+                due, all_tried = place_each(database, claim, max_attempts, place_one)
                 follows |= due
                 if all_tried:
                     follows |= _place_together(database, [claim], policy)
@@ -169,7 +174,7 @@ def place(
     kept = [a for a in arrived if a.chat_id in remembered]
     update_sessions(connection, tenant_id, free, kept, policy, traces)
     texts = ((MessageText(a.message_id, a.chat_id, a.role, a.text), free[a.chat_id].language) for a in kept)
-    cues.store_cues(connection, tenant_id, texts)
+    languages.store_cues(connection, tenant_id, texts)
     to_detect = _mark_placed(connection, free, arrived)
     for session in sessions.newly_cut(connection, sorted(remembered)):
         chat = free[session.chat_id]
@@ -269,3 +274,87 @@ def _add_changes(
             rewrite.begun.append(
                 Begun(chat_id=chat.chat_id, session_key=session_key, language=chat.language, shape=shape)
             )
+
+
+LEASE_SECONDS = 5.0
+"""The lease while one arrival is tried, which takes milliseconds: if the process dies, the chat waits no longer."""
+
+ARRIVALS_PER_TURN = 500
+"""Arrivals tried in one turn: some ten seconds."""
+
+MAX_BLAMED_PER_TURN = 10
+"""If more arrivals than this fail in one turn, the fault is elsewhere: none is quarantined."""
+
+# SQLSTATE classes that blame the row: data, constraints, limits, and errors raised by triggers. All others
+# (connections, locks, space, missing tables) would fail any message.
+_ROW_ERROR_CLASSES = ("22", "23", "54", "P0")
+
+PlaceOne = Callable[[Connection, Arrival], Set[str]]
+"""Place one arrival; return the kinds of jobs that are due now."""
+
+
+def blames_the_row(error: Exception) -> bool:
+    """Tell whether an error can be a single message's fault: its values, and not the state of the servers."""
+    if isinstance(error, DBAPIError):
+        return (getattr(error.orig, "sqlstate", None) or "").startswith(_ROW_ERROR_CLASSES)
+    return isinstance(error, (ArithmeticError, ValueError))
+
+
+def place_each(
+    database: Database, claim: Claim, max_attempts: int, place_one: PlaceOne
+) -> tuple[set[str], bool]:
+    """Try each arrival of the chat in a transaction of its own; return `(kinds due now, whether all were tried)`.
+
+    If there are more than one turn takes, the claim is due at once: after an error its arrivals are placed together
+    again, after a process death one by one until all were tried. A death resets the chat's attempts: they are counted
+    for each arrival, with the joint try as one of each. Raises `LeaseLost`, and errors of `place_one` that blame no
+    arrival or too many.
+    """
+    tenant_id = claim.tenant_id
+    follows: set[str] = set()
+    blamed: dict[int, str] = {}
+    with database.tenant(tenant_id) as connection:
+        arrived, _ = messages.arrivals(connection, [claim.key], ARRIVALS_PER_TURN + 1)
+        tries = job_admin.tries(connection, [arrival.key for arrival in arrived])
+    waiting = sorted(arrived, key=lambda arrival: tries.get(arrival.key, 0))
+    for arrival in waiting[:ARRIVALS_PER_TURN]:
+        died = tries.get(arrival.key, 0)
+        if died >= max_attempts - 1:
+            reason = f"the process that placed it died each time, {died + 1} tries"
+            _quarantine(database, claim, {arrival.message_id: reason})
+            continue
+        with database.tenant(tenant_id) as connection:
+            jobs.renew(connection, claim, LEASE_SECONDS, anew=claim.abandoned)
+            job_admin.count_try(connection, tenant_id, arrival.key)
+        try:
+            with database.tenant(tenant_id) as connection:
+                follows |= place_one(connection, arrival)
+                job_admin.clear_tries(connection, tenant_id, arrival.key)
+        except Exception as error:
+            with database.tenant(tenant_id) as connection:
+                job_admin.clear_tries(connection, tenant_id, arrival.key)
+            if not blames_the_row(error) or len(blamed) == MAX_BLAMED_PER_TURN:
+                raise
+            blamed[arrival.message_id] = reason_of(error)
+    _quarantine(database, claim, blamed)
+    if len(waiting) <= ARRIVALS_PER_TURN:
+        return follows, True
+    with database.tenant(tenant_id) as connection:
+        if claim.abandoned:
+            jobs.renew(connection, claim, 0, anew=True)
+        else:
+            jobs.finish(connection, [claim], again_in=0)
+    return follows, False
+
+
+def _quarantine(database: Database, claim: Claim, blamed: dict[int, str]) -> None:
+    """Quarantine arrivals, each with its reason."""
+    if not blamed:
+        return
+    tenant_id = claim.tenant_id
+    with database.tenant(tenant_id) as connection:
+        for message_id, reason in blamed.items():
+            messages.quarantine(connection, claim.key, message_id, reason, claim.trace_id)
+            job_admin.clear_tries(connection, tenant_id, f"message:{message_id}")
+            log.warning("arrival_quarantined", chat_id=claim.key, message_id=message_id, error=reason)
+        counters.add(connection, tenant_id, {"messages_quarantined": len(blamed)})

@@ -17,14 +17,13 @@ from functools import partial
 from sqlalchemy import Connection
 
 from pipeline.ingest import place, session_ranges
-from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs.batches import batched
+from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.people import suppression
 from pipeline.platforms.records import Record
 from pipeline.store.chats import chat_moves, chats
 from pipeline.store.chats.chats import Chat
 from pipeline.store.connections.database import Database
-from pipeline.store.connections.transactions import persistently
+from pipeline.store.connections.transactions import batched, persistently
 from pipeline.store.erasure import suppression as suppression_list
 from pipeline.store.jobs import jobs
 from pipeline.store.messages import edits, messages

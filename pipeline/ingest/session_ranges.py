@@ -8,19 +8,19 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection
 
 from pipeline.ingest import sessionize
-from pipeline.ingest.policy import SessionPolicy
+from pipeline.ingest.sessionize import SessionPolicy
+from pipeline.store import vectors
 from pipeline.store.chats import chats
-from pipeline.store.connections import committed
-from pipeline.store.erasure import pruned_senders
-from pipeline.store.jobs import jobs, outdated
+from pipeline.store.connections import transactions
+from pipeline.store.erasure import retention
+from pipeline.store.jobs import jobs
 from pipeline.store.jobs.jobs import LATER, LIVE, NewJob
-from pipeline.store.memories import evidence
+from pipeline.store.memories import learned
 from pipeline.store.messages import edits, messages
 from pipeline.store.operations import counters
 from pipeline.store.sessions import ranges as store
 from pipeline.store.sessions import rollups, sessions
 from pipeline.store.sessions.ranges import Begun, Shape
-from pipeline.store.vectors import vectors
 from schemas.kinds import EXTRACT, FENCED_BY_CHANGE, SUMMARIZE
 from schemas.sessions import Session
 
@@ -72,7 +72,7 @@ class Rewrite:
             for session_id, chat_id in changed:
                 trace_id = self.traces.get(chat_id)
                 ids = {"session_id": session_id, "chat_id": chat_id, "trace_id": trace_id}
-                committed.tell(connection, event, tenant=tenant_id, **ids)
+                transactions.log_once_committed(connection, event, tenant=tenant_id, **ids)
         counters.add(connection, tenant_id, {"sessions_opened": len(self.begun)})
 
 
@@ -85,11 +85,11 @@ def _join(
         return {}
     brought = store.merge(connection, into)
     store.move_memories(connection, into)
-    pruned_senders.merge(connection, into)
-    evidence.merge_sessions(connection, list(into), list(into.values()))
+    retention.merge_pruned_senders(connection, into)
+    learned.merge_evidence_of_sessions(connection, list(into), list(into.values()))
     vectors.drop_sessions(connection, list(into))
     rollups.clear(connection, tenant_id, list(into))
-    outdated.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"session:{loser}" for loser in into])
+    jobs.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"session:{loser}" for loser in into])
     return brought
 
 
@@ -124,10 +124,12 @@ def close_and_plan(
     """
     ended = sessions.close_ended(connection, list(traces), policy.gap, policy.ttl)
     # one that a late message opened, and that has ended all the same, was closed all along
-    unchanged = committed.take_back(connection, "session_reopened", "session_id", {s.id for s in ended})
+    unchanged = transactions.take_back_lines(
+        connection, "session_reopened", "session_id", {s.id for s in ended}
+    )
     counters.add(connection, tenant_id, {"sessions_closed": len(ended) - len(unchanged)})
     for session in (session for session in ended if session.id not in unchanged):
-        committed.tell(
+        transactions.log_once_committed(
             connection,
             "session_closed",
             tenant=tenant_id,

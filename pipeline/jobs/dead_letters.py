@@ -11,9 +11,9 @@ from itertools import groupby
 
 from sqlalchemy import Connection
 
-from pipeline.jobs.batches import batched
 from pipeline.store.connections.database import Database
-from pipeline.store.jobs import backfills, job_admin, jobs, quarantine
+from pipeline.store.connections.transactions import batched
+from pipeline.store.jobs import backfills, job_admin, jobs
 from pipeline.store.jobs.jobs import NewJob
 from schemas import kinds
 from schemas.kinds import ARRIVAL, BACKFILL, INGEST, PAYLOAD, SUMMARIZE
@@ -90,7 +90,7 @@ def payload_of(database: Database, item: ListedJob) -> str | None:
     if item.kind != PAYLOAD:
         return None
     with database.tenant(item.tenant_id) as connection:
-        return quarantine.read_payload(connection, item.key)
+        return job_admin.read_payload(connection, item.key)
 
 
 def replay(
@@ -124,8 +124,8 @@ def _queue_again(
     for key in keys:
         with database.tenant(tenant_id) as connection:
             # of what could not be read nothing was kept
-            if quarantine.read_payload(connection, key) != "null" and (
-                taken := quarantine.take_payload(connection, key)
+            if job_admin.read_payload(connection, key) != "null" and (
+                taken := job_admin.take_payload(connection, key)
             ):
                 enqueue(*taken)
                 done.append(key)
@@ -148,7 +148,7 @@ def drop(database: Database, items: Sequence[ListedJob]) -> ChangedJobs:
             for key in keys if kind == BACKFILL.name else ():
                 backfills.set_state(connection, int(key), "cancelled", error=DROPPED)
             gone = (
-                [key for key in keys if quarantine.take_payload(connection, key)]
+                [key for key in keys if job_admin.take_payload(connection, key)]
                 if kind == PAYLOAD
                 else job_admin.give_up(connection, kind, keys, DROPPED)
             )

@@ -12,16 +12,17 @@ from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequenc
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from threading import Lock
 from time import monotonic
 
 import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from pipeline.jobs import failures, suspects
+from pipeline.jobs import failures
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import claims as store_claims
-from pipeline.store.jobs import jobs, outdated
+from pipeline.store.jobs import jobs
 from pipeline.store.jobs.claims import Turn
 from pipeline.store.jobs.jobs import Claim
 from pipeline.store.operations import counters
@@ -91,7 +92,7 @@ def run(
     """
     if off := policy.switched_off(kind):
         return Outcome(waits=f"{off} is off")
-    takes_abandoned = suspects.acquire(policy.lease_seconds)
+    takes_abandoned = acquire_suspect(policy.lease_seconds)
     try:
         with database.maintenance() as connection:
             claimed = store_claims.claim(
@@ -107,7 +108,7 @@ def run(
             turns[kind] = claimed.turn
         claims = [*claimed.rows]
         if takes_abandoned and not any(claim.abandoned for claim in claims):
-            suspects.release()
+            release_suspect()
             takes_abandoned = False
         # tenants with few rows go first: one tenant's flood may fill the batch and take long
         share = Counter(claim.tenant_id for claim in claims)
@@ -116,7 +117,7 @@ def run(
             done = _do_all(database, kind, claims, handler, policy)
     finally:
         if takes_abandoned:
-            suspects.release()
+            release_suspect()
     return replace(done, more=claimed.more or done.more)
 
 
@@ -167,7 +168,7 @@ def _put_off(database: Database, claims: Sequence[Claim], policy: Policy) -> Seq
         return claims
     with database.tenant(claims[0].tenant_id) as connection:
         memory = not policy.switched_off("memory")
-        off = outdated.switched_off(connection, [claim.key for claim in claims], session_memory=memory)
+        off = jobs.switched_off(connection, [claim.key for claim in claims], session_memory=memory)
         held = jobs.still_held(connection, [claim for claim in claims if claim.key in off]) if off else []
         jobs.finish(connection, held, again_in=SWITCHED_OFF_SECONDS, error="waits: its memory is off")
     for claim in held:
@@ -277,3 +278,23 @@ def _release(database: Database, claims: Sequence[Claim], error: Exception, poli
         # waiting for a budget and losing a lease are no failures
         failed = 0 if isinstance(error, BudgetSpent | LeaseLost) else len(claims)
         counters.add(connection, claims[0].tenant_id, {f"{kind}_failures": failed, f"{kind}_dead": given_up})
+
+
+_lock = Lock()
+_until = 0.0
+
+
+def acquire_suspect(seconds: float) -> bool:
+    """Return whether an abandoned job may be claimed now; if so, block others for `seconds`, or `release_suspect`."""
+    global _until
+    with _lock:
+        is_free = monotonic() >= _until
+        if is_free:
+            _until = monotonic() + seconds
+        return is_free
+
+
+def release_suspect() -> None:
+    """Let the next abandoned job be claimed."""
+    global _until
+    _until = 0.0

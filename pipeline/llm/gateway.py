@@ -13,13 +13,12 @@ from sqlalchemy import Connection
 
 from pipeline.clients.protocols import ChatModel, Completion, Prompt
 from pipeline.llm import ledger, limits
-from pipeline.llm.budget import Budget
+from pipeline.llm.budget import Budget, Prices, load_prices
 from pipeline.llm.limits import Limits, Ticket
-from pipeline.llm.prices import Prices, load_prices
+from pipeline.store import llm_calls
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs.jobs import Claim
-from pipeline.store.models import llm_calls
-from pipeline.store.models.llm_calls import Entry
+from pipeline.store.llm_calls import Entry
 from schemas.errors import ProviderFailed, ProviderUnavailable, Retryable, SettingsError
 from schemas.settings import Settings
 

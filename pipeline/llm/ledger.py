@@ -11,15 +11,13 @@ from hashlib import sha256
 from sqlalchemy import Connection
 
 from pipeline.clients.protocols import ChatModel, Completion, Prompt
-from pipeline.llm.budget import Budget, reserve
-from pipeline.llm.prices import Prices
+from pipeline.llm.budget import Budget, Prices, reserve
+from pipeline.store import llm_calls
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import jobs
 from pipeline.store.jobs.jobs import Claim
-from pipeline.store.models import llm_answers, llm_calls
-from pipeline.store.models.llm_answers import Answer
-from pipeline.store.models.llm_calls import Entry
+from pipeline.store.llm_calls import Entry, KeptAnswer
 from pipeline.store.operations import counters
 from pipeline.text import tokens
 from schemas.errors import ProviderRejected, ProviderUnavailable
@@ -83,7 +81,7 @@ def find_answer(connection: Connection, entry: Entry) -> Completion | None:
     if entry.claim is None:
         return None
     jobs.keep(connection, entry.claim)
-    answer = llm_answers.find(connection, entry)
+    answer = llm_calls.find_answer(connection, entry)
     if answer is not None:
         llm_calls.insert(connection, replace(entry, input_tokens=0, output_tokens=0, cost=0.0), reused=True)
         counters.add(connection, entry.tenant_id, {"model_answers_reused": 1})
@@ -108,9 +106,9 @@ def record_answer(
     read, written = completion.input_tokens, completion.output_tokens
     cost = prices.cost(entry.model, read, written)
     claim = entry.claim
-    if claim is not None and llm_answers.hold_chat(connection, entry) and jobs.holds_claim(connection, claim):
-        llm_answers.keep(
-            connection, entry, claim, Answer(completion.text, completion.truncated, read, written)
+    if claim is not None and llm_calls.hold_chat(connection, entry) and jobs.holds_claim(connection, claim):
+        llm_calls.keep_answer(
+            connection, entry, claim, KeptAnswer(completion.text, completion.truncated, read, written)
         )
     ended = replace(
         entry, input_tokens=read, output_tokens=written, cost=cost, request_id=completion.request_id

@@ -11,9 +11,9 @@ from typing import Self
 
 from sqlalchemy import Connection
 
+from pipeline.store import llm_calls as store
 from pipeline.store.chats import chats
-from pipeline.store.models import llm_limits as store
-from pipeline.store.models.llm_limits import Provider
+from pipeline.store.llm_calls import Provider
 from schemas.settings import Settings
 
 FAILURES_BEFORE_PAUSE = 5
@@ -167,14 +167,14 @@ def enter(
     connection: Connection, provider: str, limits: Limits, *, tokens: int, timeout_seconds: float
 ) -> Ticket | Wait:
     """Reserve a call of about `tokens`, or return why it may not be made now; commit before making it."""
-    state = store.lock(connection, provider)
+    state = store.lock_provider(connection, provider)
     now = chats.clock(connection)
     expires_at = now + timedelta(seconds=timeout_seconds) + MARGIN
     in_use = store.count_slots(connection, provider, now)
     admitted = admit(state, limits, now, tokens=tokens, in_use=in_use, expires_at=expires_at)
     if isinstance(admitted, Wait):
         return admitted
-    store.save(connection, admitted)
+    store.save_provider(connection, admitted)
     slot = store.take_slot(connection, provider, now, expires_at)
     return Ticket(provider=provider, at=now, tokens=tokens, slot=slot)
 
@@ -193,7 +193,7 @@ def leave(
     `answered` is None if the call had too little time to tell whether the provider answers.
     """
     store.free_slot(connection, ticket.slot)
-    state = store.lock(connection, ticket.provider)
+    state = store.lock_provider(connection, ticket.provider)
     if answered is None:
         # if this was the probe, another call may be
         state = replace(state, probe_until=None)
@@ -201,4 +201,4 @@ def leave(
         state = after_answer(state, ticket.at, more_tokens=tokens - ticket.tokens, limits=limits)
     else:
         state = after_failure(state, ticket.at, chats.clock(connection), retry_after)
-    store.save(connection, state)
+    store.save_provider(connection, state)

@@ -1,4 +1,4 @@
-"""Revise the memories of one owner after a session states something, or no longer does.
+"""Revise one owner's memories after a session states something, or no longer does; unite those that say the same.
 
 `pipeline.memories.manual_changes` makes changes by hand.
 """
@@ -10,17 +10,17 @@ from uuid import UUID
 from sqlalchemy import Connection, Row
 
 from pipeline.erasure import derived
-from pipeline.memories import beliefs, fact_owners, learned_memories
+from pipeline.memories import beliefs, learned_memories
 from pipeline.memories.beliefs import Statement
-from pipeline.memories.fact_owners import FactOwner
-from pipeline.memories.learned_memories import LearnedFact
+from pipeline.memories.learned_memories import FactOwner, LearnedFact, statements_known
+from pipeline.store import identities, vectors
 from pipeline.store.erasure import derived as store_derived
 from pipeline.store.jobs import jobs
-from pipeline.store.memories import evidence as store
 from pipeline.store.memories import learned
-from pipeline.store.memories.evidence import Evidence
-from pipeline.store.people import identities
-from schemas.memory.facts import is_denial
+from pipeline.store.memories import learned as store
+from pipeline.store.memories.learned import Evidence
+from pipeline.text.duplicates import differs_only_in_words
+from schemas.facts import is_denial
 
 
 def revise(
@@ -38,13 +38,13 @@ def revise(
     """
     person = owner.user_id and identities.user_of(connection, owner.user_id)
     learned.lock_owner(connection, tenant_id, person or owner.agent_id or owner.chat_id or "")
-    everything = {row.id: row for row in fact_owners.known(connection, owner)}
+    everything = {row.id: row for row in learned_memories.statements_known(connection, owner)}
     known = {memory: _written(row) for memory, row in everything.items()}
     new: dict[Statement, LearnedFact] = {}
     for fact in facts:
         new[_as_statement(fact, [*known.values(), *new])] = fact
     rows = {memory: everything[memory] for memory in _affected(known, new, again)}
-    evidence = store.of_memories(connection, [row.id for row in rows.values() if row.learned_by])
+    evidence = store.evidence_of_memories(connection, [row.id for row in rows.values() if row.learned_by])
     statements = [_statement(item, rows[item.memory_id]) for item in evidence if item.memory_id]
     statements += [known[row.id] for row in rows.values() if not row.learned_by]
     statements += new
@@ -141,3 +141,45 @@ def _drop(connection: Connection, tenant_id: str, ids: Sequence[UUID]) -> None:
     if ids:
         gone = store_derived.drop(connection, tenant_id, ids)
         derived.remove_with_memories(connection, tenant_id, gone)
+
+
+SAME_COSINE = 0.9
+"""Two statements of one owner and chat with at least this cosine say the same, if neither denies the other."""
+
+
+def unite_alike(connection: Connection, memory_id: UUID) -> tuple[FactOwner, list[UUID]] | None:
+    """Give a learned memory and the nearest one that says the same a common attribute; return the owner and the ids.
+
+    Returns None if there is no such learned memory.
+    """
+    row = next(iter(learned.by_id(connection, [memory_id])), None)
+    if row is None or not row.learned_by:
+        return None
+    owner = FactOwner.of(row)
+    space = vectors.searched_space(connection)
+    if space is None:
+        return owner, [memory_id]
+    candidates = {
+        memory.id: memory
+        for memory in statements_known(connection, owner)
+        if memory.id != memory_id and memory.learned_by and memory.learned_in == row.learned_in
+    }
+    near = learned.nearest(connection, space, memory_id, list(candidates))
+    for other_id, cosine in near:
+        other = candidates[other_id]
+        if cosine < SAME_COSINE:
+            break
+        if row.attribute and row.attribute == other.attribute:
+            # already united, or contradicting each other
+            continue
+        if is_denial(row.value) != is_denial(other.value):
+            continue
+        if not differs_only_in_words(row.content, other.content):
+            continue
+        older, newer = sorted((row, other), key=lambda memory: (memory.said_at, memory.id))
+        keeps = older if older.attribute else newer
+        attribute, value = keeps.attribute or f"same as {older.id}", keeps.value
+        for memory in (older, newer):
+            learned.adopt(connection, memory.id, attribute, value)
+        return owner, [older.id, newer.id]
+    return owner, [memory_id]

@@ -16,7 +16,7 @@ from functools import cached_property
 from uuid import UUID
 
 from pipeline.text.duplicates import Gist
-from schemas.memory.facts import denies_another
+from schemas.facts import denies_another
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,18 +10,16 @@ from sqlalchemy import Connection
 from pipeline.clients.by_space import Embedding, embedder_of
 from pipeline.clients.protocols import Embedder
 from pipeline.people import suppression as people_suppression
+from pipeline.store import identities, vectors
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
 from pipeline.store.erasure import suppression
 from pipeline.store.jobs import jobs
 from pipeline.store.memories import memories as store
-from pipeline.store.memories.memory_ids import new_id
-from pipeline.store.people import identities
-from pipeline.store.vectors import vectors
-from pipeline.text import chunking
+from pipeline.store.memories.memories import new_id
+from pipeline.text import tokens
 from schemas.errors import NotFound, ProviderUnavailable
-from schemas.memory.documents import DocumentFilter, DocumentIn, ListedDocument, Passage
-from schemas.memory.memories import MANUAL_IMPORTANCE
+from schemas.memories import MANUAL_IMPORTANCE, DocumentFilter, DocumentIn, ListedDocument, Passage
 
 CHUNK_TOKENS = 512
 """As counted by `pipeline.text.tokens`; less if the model reads less."""
@@ -56,16 +54,16 @@ def cut(text: str, embedder: Embedder | None) -> list[str]:
     Raises `ProviderUnavailable` when the model cannot be loaded.
     """
     if embedder is None:
-        return [part.text for part in chunking.split(text, limit=CHUNK_TOKENS, overlap=OVERLAP_TOKENS)]
+        return [part.text for part in tokens.split_chunks(text, limit=CHUNK_TOKENS, overlap=OVERLAP_TOKENS)]
     limit = min(CHUNK_TOKENS, embedder.max_tokens)
     overlap = min(OVERLAP_TOKENS, limit // 2)
     cuts: list[str] = []
-    for part in chunking.split(text, limit=limit, overlap=overlap):
+    for part in tokens.split_chunks(text, limit=limit, overlap=overlap):
         if embedder.count_tokens(part.text) <= embedder.max_tokens:
             cuts.append(part.text)
             continue
         # it has more of the model's tokens than estimated
-        exact = chunking.split(
+        exact = tokens.split_chunks(
             part.text,
             limit=embedder.max_tokens,
             overlap=min(OVERLAP_TOKENS, embedder.max_tokens // 2),

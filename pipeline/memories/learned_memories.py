@@ -1,4 +1,4 @@
-"""Write learned memories with their evidence."""
+"""Write learned memories with their owners and their evidence."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -11,14 +11,42 @@ from uuid import UUID
 from sqlalchemy import Connection, Row
 
 from pipeline.memories.beliefs import Believed, Statement
-from pipeline.memories.fact_owners import FactOwner
+from pipeline.store import identities
 from pipeline.store.memories import entity_graph, learned
-from pipeline.store.memories import evidence as store
+from pipeline.store.memories import learned as store
 from pipeline.store.memories.entity_graph import EntityRow
-from pipeline.store.memories.evidence import Evidence
-from pipeline.store.memories.memory_ids import new_id
+from pipeline.store.memories.learned import Evidence
+from pipeline.store.memories.memories import new_id
 from pipeline.text.duplicates import fingerprint
-from schemas.memory.facts import Fact
+from schemas.facts import Fact
+from schemas.memories import MemoryScope
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactOwner:
+    """The subject of memories: a person, an agent, or a group chat."""
+
+    scope: MemoryScope
+    user_id: str | None = None
+    agent_id: str | None = None
+    # the group
+    chat_id: str | None = None
+
+    @classmethod
+    def of(cls, row: Row[Any]) -> "FactOwner":
+        """Return the owner of a stored memory."""
+        chat_id = row.learned_in if row.scope == "organization" else None
+        return cls(scope=row.scope, user_id=row.user_id, agent_id=row.agent_id, chat_id=chat_id)
+
+
+def statements_known(connection: Connection, owner: FactOwner) -> Sequence[Row[Any]]:
+    """Return the statements that are stored about an owner."""
+    if owner.user_id is not None:
+        return learned.of_person(connection, identities.ids_of(connection, owner.user_id))
+    if owner.agent_id is not None:
+        return learned.of_agent(connection, owner.agent_id)
+    return learned.of_group(connection, owner.chat_id or "")
+
 
 MAX_CONFIDENCE = 0.99
 CONFIDENCE_TOLERANCE = 1e-4
@@ -59,15 +87,17 @@ def write(
         ids.append(identity)
         for statement in memory.statements:
             if statement in new:
-                store.put(connection, tenant_id, identity, new[statement].evidence)
+                store.put_evidence(connection, tenant_id, identity, new[statement].evidence)
                 entity_graph.note(connection, tenant_id, identity, new[statement].entities)
                 if memory.memory_id is not None:
                     learned.raise_importance(connection, identity, new[statement].fact.importance)
             elif statement.memory_id != identity and statement.memory_id and statement.session_id is not None:
                 moves.append((statement.memory_id, statement.session_id, identity))
-    store.move(connection, moves)
+    store.move_evidence(connection, moves)
     kept: dict[UUID, list[Evidence]] = defaultdict(list)
-    for evidence in store.of_memories(connection, [i for i in ids if i not in rows or rows[i].learned_by]):
+    for evidence in store.evidence_of_memories(
+        connection, [i for i in ids if i not in rows or rows[i].learned_by]
+    ):
         if evidence.memory_id is not None:
             kept[evidence.memory_id].append(evidence)
     for identity, resting in kept.items():

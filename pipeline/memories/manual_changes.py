@@ -22,8 +22,7 @@ from pipeline.store.memories import memory_changes as store
 from pipeline.store.memories.memory_changes import Owner
 from pipeline.text.duplicates import fingerprint
 from schemas.errors import Conflict, InvalidInput, NotFound
-from schemas.memory.memories import MemoryIn
-from schemas.memory.memory_changes import SCOPES, MemoryCorrection, MemoryEdit, MemoryPromotion
+from schemas.memories import SCOPES, MemoryCorrection, MemoryEdit, MemoryIn, MemoryPromotion
 
 FROM_CONTEXT = frozenset({"context_id", "question_chars", "recalled"})
 """Metadata of remembered answers, by which they are found when the data behind them is forgotten."""

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Row
 
 from pipeline.erasure import derived
 from pipeline.people import suppression, visibility
+from pipeline.store import identities
 from pipeline.store.chats import chats
 from pipeline.store.chats.membership import Seen
 from pipeline.store.connections.database import Database
@@ -16,13 +17,12 @@ from pipeline.store.erasure import suppression as suppression_list
 from pipeline.store.jobs import jobs
 from pipeline.store.memories import memories as store
 from pipeline.store.memories import memory_changes, memory_search
+from pipeline.store.memories.memories import new_id
 from pipeline.store.memories.memory_conditions import MemoryConditions
-from pipeline.store.memories.memory_ids import new_id
-from pipeline.store.people import identities
 from pipeline.text.duplicates import fingerprint
 from schemas.errors import InvalidInput, NotFound
 from schemas.languages import DEFAULT_LANGUAGE
-from schemas.memory.memories import Memory, MemoryFilter, MemoryIn
+from schemas.memories import Memory, MemoryFilter, MemoryIn
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,15 +7,15 @@ from typing import Any, Self
 from sqlalchemy import Connection
 
 from pipeline.ingest import session_ranges
-from pipeline.ingest.policy import SessionPolicy
+from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.recall import query_log
+from pipeline.store import vectors
 from pipeline.store.jobs import jobs
 from pipeline.store.jobs.jobs import NewJob
 from pipeline.store.sessions import sessions
-from pipeline.store.vectors import vectors
 from schemas.backfills import Backfill
 from schemas.errors import InvalidInput
-from schemas.memory.facts import RULES
+from schemas.facts import RULES
 from schemas.sessions import EXTRACTIVE
 from schemas.settings import Settings
 

@@ -8,12 +8,11 @@ from typing import Literal
 from sqlalchemy import Connection
 
 from pipeline.clients import http_embedder
-from pipeline.llm.budget import Budget
+from pipeline.llm.budget import Budget, Prices
 from pipeline.llm.limits import Limits
-from pipeline.llm.prices import Prices
+from pipeline.store import llm_calls
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import backfills
-from pipeline.store.models import llm_calls, llm_limits
 from pipeline.store.operations import counters
 from schemas.vectors import EmbeddingSpace
 
@@ -148,7 +147,7 @@ def stopped_providers(connection: Connection) -> list[StoppedProvider]:
     """Return the paused providers."""
     return [
         StoppedProvider(provider=row.provider, until=row.stopped_until)
-        for row in llm_limits.stopped(connection)
+        for row in llm_calls.stopped_providers(connection)
         if row.stopped_until is not None
     ]
 

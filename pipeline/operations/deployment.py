@@ -10,9 +10,9 @@ from typing import Any, Self
 from pydantic import SecretStr, TypeAdapter
 from sqlalchemy import Connection
 
-from pipeline.clients.destinations import sent_elsewhere
-from pipeline.store.operations import processes as store
-from pipeline.store.operations.processes import Process
+from pipeline.clients.factory import sent_elsewhere
+from pipeline.store.operations import stats as store
+from pipeline.store.operations.stats import RunningProcess
 from schemas.settings import PREFIX, Settings
 from schemas.vectors import EmbeddingSpace
 
@@ -29,15 +29,15 @@ _LEFT_OPEN = {"embedding_provider", "embedding_model"}
 class Deployment:
     """The running processes, those that began last first."""
 
-    processes: Sequence[Process] = ()
+    processes: Sequence[RunningProcess] = ()
 
     @classmethod
     def of(cls, connection: Connection) -> Self:
         """Return what runs."""
-        return cls(store.running(connection))
+        return cls(store.running_processes(connection))
 
     @cached_property
-    def acting(self) -> list[Process]:
+    def acting(self) -> list[RunningProcess]:
         """The processes that do something with data."""
         return [process for process in self.processes if process.kind != "metrics"]
 
@@ -69,12 +69,12 @@ class Deployment:
             values[name] = TypeAdapter(field.rebuild_annotation()).validate_python(value)
         return own.model_copy(update=values)
 
-    def differing(self, *shell: Process) -> list[str]:
+    def differing(self, *shell: RunningProcess) -> list[str]:
         """Say in which settings processes differ, as when only some were restarted after a change."""
         sentences = []
         everybody = [*self.acting, *shell]
         for name in sorted({name for process in everybody for name in process.settings}):
-            places = defaultdict[str, list[Process]](list)
+            places = defaultdict[str, list[RunningProcess]](list)
             for process in everybody:
                 if name in process.settings or name not in (_WITHHELD if process.host else _LEFT_OPEN):
                     places[_shown(name, process.settings)].append(process)
@@ -92,7 +92,7 @@ class Deployment:
         """Say how a command knows the settings that it speaks of, and how those of its shell differ."""
         if not self.acting:
             return ["No running HTTP API or worker says what it runs with: this is what this shell would run"]
-        return self.differing(Process("this shell, which does not count", "", 0, own.stated()))
+        return self.differing(RunningProcess("this shell, which does not count", "", 0, own.stated()))
 
     def sent(self, own: Settings, spaces: Sequence[EmbeddingSpace]) -> list[str]:
         """Say what any of the processes sends to another machine. Raises `SettingsError`."""

@@ -1,20 +1,22 @@
-"""Find chats, sessions, users and messages by id, and suggest similar ids for unknown ones."""
+"""Find chats, sessions, users, messages and topics by id, and suggest similar ids for unknown ones."""
 
 from collections.abc import Mapping
+from itertools import groupby
 from typing import Any
 
 from sqlalchemy import Connection, Row
 
 from pipeline.people import suppression
+from pipeline.store import identities
 from pipeline.store.chats import chat_moves, chats
+from pipeline.store.chats import chats as store
 from pipeline.store.chats.chats import Chat
 from pipeline.store.connections.database import Database
 from pipeline.store.messages import edits, messages
-from pipeline.store.people import identities
 from pipeline.store.sessions import sessions
 from schemas.base import did_you_mean
 from schemas.errors import InvalidInput, NotFound
-from schemas.listing import ChatSummary, SessionSpan
+from schemas.listing import ChatSummary, ChatTopics, CountedTopic, SessionSpan, TopicFilter, TopicPeriod
 
 SUGGESTIONS = 3
 COMPARED_MESSAGES = 5_000
@@ -138,3 +140,25 @@ def _never_seen(name: str, known: Mapping[str, str], called: str = "") -> NotFou
 def summary(chat: Chat) -> ChatSummary:
     """Describe a stored chat for listings."""
     return ChatSummary.model_validate(chat, from_attributes=True)
+
+
+def chat_topics(database: Database, tenant_id: str, chat_id: str, filters: TopicFilter) -> ChatTopics:
+    """Count the topics of a chat's summaries by week or month. Raises `NotFound`, `DatabaseUnavailable`."""
+    with database.tenant(tenant_id) as connection:
+        chat = find_chat(connection, chat_id)
+        rows = store.topics_by_period(
+            connection,
+            chat.chat_id,
+            by=filters.by,
+            zone=chat.time_zone,
+            periods=filters.periods,
+            limit=filters.limit,
+        )
+    periods = [
+        TopicPeriod(
+            begins=begins,
+            topics=[CountedTopic.model_validate(row, from_attributes=True) for row in of_period],
+        )
+        for begins, of_period in groupby(rows, key=lambda row: row.begins)
+    ]
+    return ChatTopics(chat_id=chat.chat_id, by=filters.by, time_zone=chat.time_zone, periods=periods)

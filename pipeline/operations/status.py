@@ -1,6 +1,10 @@
-"""Collect the status of the deployment from Postgres: jobs and their lag, stored data, daily counters, dead letters."""
+"""Collect the status and the monitored figures of the deployment from Postgres.
 
-from collections.abc import Sequence
+Counts stop at `COUNTED_UP_TO`, by an index; tables are estimated. The figures name no tenant, chat or text, and their
+number does not grow with the chats.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -9,11 +13,13 @@ from sqlalchemy import Connection
 from pipeline.operations import costs
 from pipeline.operations.deployment import Deployment
 from pipeline.recall.query_log import IN_BUCKET
+from pipeline.store import llm_calls
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import backfills, job_admin
-from pipeline.store.operations import counters, stats
+from pipeline.store.operations import checks, counters, stats
+from pipeline.store.operations.counters import DayFigure
 from schemas.backfills import Backfill
-from schemas.kinds import SUMMARIZE
+from schemas.kinds import EMBED, SUMMARIZE
 
 DEAD_LETTERS = 5
 COUNTED_UP_TO = 100_000
@@ -216,3 +222,66 @@ def progress(
     with database.tenant(tenant_id) as connection:
         on = Deployment.of(connection).switched_off(SUMMARIZE.name) is None
         return Progress(**stats.progress(connection, chat_ids, latest, summarizes=on)._mapping)
+
+
+MAX_PROVIDERS = 20
+"""Providers of models that get a series each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table with its indexes."""
+
+    name: str
+    # as estimated at its last ANALYZE or VACUUM
+    rows: float
+    bytes: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """The figures of one moment."""
+
+    # of every kind of job
+    jobs: Sequence[JobCounts]
+    # messages accepted but not yet placed, and how long the oldest has waited
+    unplaced: int
+    oldest_unplaced_seconds: float
+    # of the days that may have changed since the last collection
+    days: Sequence[DayFigure]
+    # what runs; statuses of spaces, and whether providers are stopped, by name
+    deployment: Deployment
+    spaces: Mapping[str, str]
+    providers: Mapping[str, bool]
+    database_bytes: int
+    tables: Sequence[Table]
+
+    def lags(self) -> dict[str, float]:
+        """Return how long the oldest message, or session, has waited to be placed, embedded and summarized."""
+        waiting = {jobs.kind: 0.0 if jobs.waits_for else jobs.oldest_seconds or 0.0 for jobs in self.jobs}
+        return {
+            "placed": self.oldest_unplaced_seconds,
+            "embedded": waiting[EMBED.name],
+            "summarized": waiting[SUMMARIZE.name],
+        }
+
+
+def collect_figures(database: Database, seconds: float) -> Figures:
+    """Collect the figures of all tenants, `seconds` after they were last collected.
+
+    Raises `DatabaseUnavailable`, `SchemaOutdated`, and `SettingsError` without a maintenance role.
+    """
+    with database.maintenance() as connection:
+        stats.fix_snapshot(connection)
+        *_, size = stats.server(connection)
+        return Figures(
+            jobs=job_counts(connection),
+            unplaced=stats.unplaced(connection, COUNTED_UP_TO),
+            oldest_unplaced_seconds=stats.oldest_unplaced_seconds(connection) or 0.0,
+            days=counters.by_day(connection, seconds),
+            deployment=Deployment.of(connection),
+            spaces=dict(checks.space_statuses(connection)),
+            providers=llm_calls.provider_states(connection, MAX_PROVIDERS),
+            database_bytes=size,
+            tables=[Table(**row._mapping) for row in stats.tables(connection)],
+        )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from pipeline.ingest import session_ranges
-from pipeline.ingest.policy import SessionPolicy
+from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import claims

@@ -11,10 +11,10 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import Connection
 
 from pipeline.people import suppression
+from pipeline.store import api_keys as store
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
-from pipeline.store.people import api_keys as store
-from schemas.bots.keys import CurrentKey, KeyIn, ListedKey, NewKey, Rotation
+from schemas.bots import CurrentKey, KeyIn, ListedKey, NewKey, Rotation
 from schemas.errors import Conflict, InvalidInput, NotFound
 
 PREFIX = "bks_"

@@ -15,10 +15,10 @@ from typing import Literal
 from sqlalchemy import Connection
 
 from pipeline.platforms.identity import in_other_chat
+from pipeline.store import identities
 from pipeline.store.connections.database import Database
 from pipeline.store.erasure import suppression as store
-from pipeline.store.people import identities
-from schemas.memory.memories import MemoryIn
+from schemas.memories import MemoryIn
 from schemas.messages import MessageIn
 
 Kind = Literal["message", "user", "chat", "tenant", "memory", "unremembered", "key", "left"]

@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 
 from pipeline.store.chats import membership
 from pipeline.store.chats.membership import Present, Seen, Visible
-from schemas.memory.memories import VisibilityPolicy
+from schemas.memories import VisibilityPolicy
 
 DEFAULT: VisibilityPolicy = "strict"
 

@@ -1,13 +1,14 @@
-"""Read the fields of exported chats and messages into values of `records`."""
+"""Read the fields, attachments and structured content of exported messages into values of `records`."""
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from pipeline.platforms import attachments
 from pipeline.platforms.kinds import MAX_KIND_CHARS
 from pipeline.platforms.records import (
     MAX_LINE_CHARS,
@@ -17,6 +18,7 @@ from pipeline.platforms.records import (
     Edit,
     Event,
     ImportOptions,
+    MediaKind,
     MemberChange,
     ReadMessage,
     Record,
@@ -90,7 +92,7 @@ def read_message(
     **fields: Any,
 ) -> ReadMessage:
     """Return the message with this text and these attachments, if it has either; `fields` as in `MessageIn`."""
-    if not (content := attachments.with_media(text, media)):
+    if not (content := with_media(text, media)):
         return Skipped(where=where, reason=NO_TEXT)
     kept = {"media": list(media), **metadata} if media else metadata
     try:
@@ -293,3 +295,110 @@ def dicts_of(value: object) -> list[dict[str, Any]]:
 def text_of(value: object) -> str:
     """Return a JSON value, stripped, if it is a text; otherwise an empty text."""
     return value.strip() if isinstance(value, str) else ""
+
+
+def attachment(kind: str, name: str) -> dict[str, str]:
+    """Return an attachment in the form that metadata stores."""
+    return {"kind": kind, "name": name} if name else {"kind": kind}
+
+
+def file_attachments(names: Iterable[object]) -> list[dict[str, str]]:
+    """Return attachments by their paths or media types; one with neither is of the kind `media`.
+
+    >>> file_attachments(["media/Lease.pdf", "image/jpeg", None])
+    [{'kind': 'document', 'name': 'Lease.pdf'}, {'kind': 'image'}, {'kind': 'media'}]
+    """
+    parts = [(name if isinstance(name, str) else "").rpartition("/") for name in names]
+    return [
+        attachment(media_kind(file), file)
+        if "." in file
+        else attachment(above if above in ("image", "video", "audio") else "media", "")
+        for above, _, file in parts
+    ]
+
+
+def with_media(text: str, media: Iterable[dict[str, Any]]) -> str:
+    """Prefix the text with a word in brackets for each attachment, and a document's name, so that it can be found.
+
+    >>> with_media("look", [{"kind": "image", "name": "IMG-20231231-WA0001.jpg"}])
+    '[image] look'
+    >>> with_media("", [{"kind": "document", "name": "Lease.pdf"}])
+    '[document Lease.pdf]'
+    """
+    words = [
+        f"[document {item['name']}]"
+        if item["kind"] == "document" and item.get("name")
+        else f"[{item['kind']}]"
+        for item in media
+    ]
+    return " ".join([*words, text]).strip()
+
+
+_KIND_BY_SUFFIX: dict[str, MediaKind] = {
+    **dict.fromkeys(("jpg", "jpeg", "png", "gif", "heic", "bmp", "avif"), "image"),
+    "webp": "sticker",
+    **dict.fromkeys(("mp4", "mov", "webm", "3gp", "mkv", "avi"), "video"),
+    **dict.fromkeys(("opus", "ogg", "oga", "mp3", "m4a", "aac", "wav", "amr", "flac"), "audio"),
+    "vcf": "contact",
+}
+
+
+def media_kind(file_name: str) -> MediaKind:
+    """Return the kind of media of a file, by its suffix.
+
+    >>> media_kind("PTT-20231231-WA0007.opus"), media_kind("Lease.pdf")
+    ('audio', 'document')
+    """
+    return _KIND_BY_SUFFIX.get(file_name.rpartition(".")[2].lower(), "document")
+
+
+# the keys of what people write; a text inside a text's own parts stands under one of them, too
+_WRITTEN = frozenset(
+    "text title caption credit author description source formula old_text question additional_prize gift_text option "
+    "comment body contentText hydratedContentText".split()
+)
+# placeholders for things without words
+_SHOWN = frozenset(("photo_id", "document_id", "geo", "unsupported"))
+
+
+def words(value: object, key: str = "") -> str:
+    """Return the texts in a value of JSON that stands under this key, whatever shape is around them.
+
+    >>> words([{"type": "heading", "text": "Fees"}, {"cells": [{"text": ["340 ", {"text": "€"}]}, {"text": "May"}]}])
+    'Fees\\n340 € | May'
+    """
+    if isinstance(value, list):
+        # a text in parts of different formatting, a row of a table, or blocks
+        joint = "" if key in _WRITTEN else " | " if key == "cells" else "\n"
+        return joint.join(filter(None, (words(part, key) for part in value)))
+    if not isinstance(value, dict):
+        return str(value) if key in _WRITTEN and value is not None and not isinstance(value, bool) else ""
+    text = "\n".join(filter(None, (words(part, name) for name, part in value.items())))
+    link = value.get("href")
+    if isinstance(link, str) and link != text:
+        text = f"{text} ({link})"
+    return text or (f"[{value.get('type')}]" if value.keys() & _SHOWN else "")
+
+
+def labelled(label: str, value: object, shown: str = "") -> str:
+    """Return the texts in a thing after a label for it; `shown` if there are none.
+
+    >>> labelled("checklist", {"title": "Regatta", "answers": [{"text": "ropes"}, {"text": "sails"}]})
+    '[checklist] Regatta: ropes / sails'
+    """
+    if isinstance(value, str) and value.startswith("{"):
+        # Telegram Desktop writes an invoice as JSON in a string
+        with suppress(ValueError, RecursionError):
+            value = json.loads(value)
+    head = ""
+    if isinstance(value, dict):
+        head = words(value.get("title") or value.get("question"), "title")
+        value = {**value, "title": "", "question": ""}
+    parts = words(value, "" if isinstance(value, dict | list) else "text").split("\n")
+    content = ": ".join(filter(None, (head, " / ".join(filter(None, parts)))))
+    return f"[{label}] {content}" if content else shown
+
+
+def location(latitude: object, longitude: object, *names: object) -> str:
+    """Describe a place by its name or address, otherwise by its coordinates."""
+    return f"[location {name_of(*names) or f'{latitude}, {longitude}'}]"

@@ -8,10 +8,10 @@ from functools import partial
 from importlib.resources import files
 from typing import IO, Any, Literal, cast, get_args
 
+from pipeline.platforms import discord as discord
 from pipeline.platforms import jsonlines, messenger, signal
-from pipeline.platforms.discord import export as discord
+from pipeline.platforms import telegram_export as telegram
 from pipeline.platforms.records import ImportOptions, Parsed
-from pipeline.platforms.telegram import export as telegram
 from pipeline.platforms.whatsapp import export as whatsapp
 from pipeline.platforms.whatsapp import whatsapp_time
 from schemas.errors import InvalidInput
@@ -21,7 +21,7 @@ FORMATS: tuple[Format, ...] = get_args(Format)
 
 OF_BYTES: dict[Format, Callable[[IO[bytes], ImportOptions], Iterator[Parsed]]] = {
     "telegram": telegram.parse,
-    "discord": discord.parse,
+    "discord": discord.parse_export,
     "messenger": messenger.parse,
     "instagram": partial(messenger.parse, platform="instagram"),
 }

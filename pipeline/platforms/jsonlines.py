@@ -1,4 +1,4 @@
-"""Parse our own JSON Lines: one chat or message on each line, with the fields of `ChatIn` or `MessageIn`.
+"""Parse our own formats: JSON Lines with a chat or message on each, and Standard Webhooks that hold our payloads.
 
     {"type": "chat", "chat_id": "app:garden", "title": "Garden", "time_zone": "Europe/Lisbon"}
     {"sender_id": "app:7", "sender_name": "Ana", "content": "Roses?", "sent_at": "2024-05-01T09:00:00+01:00"}
@@ -12,16 +12,30 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from pydantic import ValidationError
 
-from pipeline.platforms import attachments, fields
+from pipeline.platforms import fields
 from pipeline.platforms.identity import ImportIds, Positions
-from pipeline.platforms.records import NO_TEXT, Broken, ImportOptions, Parsed, Record, Skipped, Times
+from pipeline.platforms.records import (
+    NO_TEXT,
+    Broken,
+    Deletion,
+    Edit,
+    Event,
+    ImportOptions,
+    Parsed,
+    Record,
+    Skipped,
+    Times,
+)
 from schemas.base import FROM_PLATFORM
+from schemas.errors import InvalidInput
 from schemas.messages import ChatIn, MessageIn
+from schemas.payloads import EditEvent, MessageAddress, QueuedIngest, parse_payload
 
 _WHICH_CHAT = "chat_id is missing: put it on the line, on a chat line above, or say --chat"
 
@@ -100,7 +114,7 @@ class Reader:
         self, where: str, *, text: str, media: list[dict[str, str]], **message: Any
     ) -> Iterator[Parsed]:
         """Read another platform's message, unless it is empty; `message` are its other fields."""
-        if content := attachments.with_media(text, media):
+        if content := fields.with_media(text, media):
             body = {"content": content, "metadata": {"media": media} if media else {}}
             yield from self.read(message | body, where)
         else:
@@ -182,3 +196,38 @@ def _with_zone(sent_at: object, zone: ZoneInfo | None) -> object:
             return sent_at
         return local if local.tzinfo else local.replace(tzinfo=zone)
     return sent_at
+
+
+def parse_webhook(value: Any) -> Iterator[Event]:
+    """Parse a webhook: `message.created` with the body of `POST /v1/messages`, `message.edited`, `message.deleted`.
+
+    Raises `InvalidInput` for data that is none of these, and for anything else.
+    """
+    kind = value.get("type") if isinstance(value, dict) else None
+    if not isinstance(kind, str) or not kind:
+        raise InvalidInput("the body is no standard webhook: type is missing", field="type")
+    data = value.get("data")
+    match kind:
+        case "message.created":
+            listed = fields.dict_of(data).get("messages") or None
+            messages = listed if isinstance(listed, list) else [listed]
+            yield from fields.each_of(messages, "data.messages", partial(_message, data))
+        case "message.edited":
+            edit = parse_payload(EditEvent, data, FROM_PLATFORM)
+            yield Edit(where="data", **edit.model_dump(exclude={"v"}))
+        case "message.deleted":
+            yield Deletion(where="data", **parse_payload(MessageAddress, data).model_dump())
+        case _:
+            # what else their sender tells others is no message
+            new = kind.startswith("message.")
+            yield fields.no_message("type", "standard", kind, () if new else ("",))
+
+
+def _message(data: dict[str, Any], raw: dict[str, Any], where: str) -> Iterator[Event]:
+    payload = QueuedIngest.model_validate(data | {"messages": raw}, context=FROM_PLATFORM)
+    if payload.tenant is not None:
+        raise InvalidInput(
+            "data.tenant: whose the messages are is decided otherwise; leave it out", field="tenant"
+        )
+    yield payload.chat
+    yield Record(chat_id=payload.chat.chat_id, message=payload.messages[0], where=where)

@@ -6,7 +6,7 @@ A bot's messages are those of the type `m.notice`, which Matrix has for them.
 from collections.abc import Iterator
 from typing import Any
 
-from pipeline.platforms import attachments, fields
+from pipeline.platforms import fields
 from pipeline.platforms.records import Event, NewChatId, ReadMessage, Skipped
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn
@@ -85,7 +85,7 @@ def _message(raw: dict[str, Any], content: dict[str, Any], where: str, chat: Cha
     if relation.get("rel_type") == "m.replace":
         new = fields.dict_of(content.get("m.new_content"))
         external_id = fields.id_of(relation.get("event_id"), "m.relates_to.event_id")
-        text, at = attachments.with_media(_text(new, answers=False), _media(new)), raw.get("origin_server_ts")
+        text, at = fields.with_media(_text(new, answers=False), _media(new)), raw.get("origin_server_ts")
         yield fields.edit_alone(where, chat.chat_id, external_id, text, at, sender_id=sender)
         return
     yield chat
@@ -130,7 +130,7 @@ def _words(content: object) -> str:
 def _media(content: dict[str, Any], *, sticker: bool = False) -> list[dict[str, str]]:
     kind = "sticker" if sticker else _MEDIA.get(str(content.get("msgtype")))
     file = fields.name_of(content.get("filename"), content.get("body"))
-    return [attachments.attachment(kind, file)] if kind else []
+    return [fields.attachment(kind, file)] if kind else []
 
 
 def _text(content: dict[str, Any], *, answers: bool) -> str:

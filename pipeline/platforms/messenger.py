@@ -6,7 +6,7 @@ People have only names. Meta writes each byte of UTF-8 as a character of its own
 from collections.abc import Iterator
 from typing import IO, Any
 
-from pipeline.platforms import attachments, fields, json_stream, jsonlines, kinds
+from pipeline.platforms import fields, json_stream, jsonlines, kinds
 from pipeline.platforms.identity import sender_by_name
 from pipeline.platforms.records import Broken, ImportOptions, Parsed
 
@@ -17,7 +17,7 @@ _MEDIA = {"photos": "image", "gifs": "image", "videos": "video", "audio_files": 
 
 
 def parse(stream: IO[bytes], options: ImportOptions, platform: str = "messenger") -> Iterator[Parsed]:
-    """Parse the chat and its messages; `options.chat_id` or `title` name it if the file does not."""
+    """Parse the chat and its messages; `command.chat_id` or `title` name it if the file does not."""
     people: list[str] = []
     messages: list[tuple[str, dict[str, Any]]] = []
     header: Any = {}
@@ -48,15 +48,13 @@ def parse(stream: IO[bytes], options: ImportOptions, platform: str = "messenger"
         unknown = next((field for field in raw if field not in _KINDS.fates), None)
         name = fields.name_of(raw.get("sender_name"), raw.get("senderName"))
         media = [
-            attachments.attachment(kind, "")
-            for field, kind in _MEDIA.items()
-            for _ in _listed(raw.get(field))
+            fields.attachment(kind, "") for field, kind in _MEDIA.items() for _ in _listed(raw.get(field))
         ]
         files = [item.get("uri") for field in ("files", "media") for item in _listed(raw.get(field))]
         message = reader.read_message(
             where,
             text=_text(raw),
-            media=media + attachments.files(files),
+            media=media + fields.file_attachments(files),
             sender_id=name and sender_by_name(platform, chat_id, name),
             sender_name=name,
             sent_at=raw.get("timestamp_ms", raw.get("timestamp")),

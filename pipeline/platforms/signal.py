@@ -12,7 +12,7 @@ from hashlib import blake2b
 from typing import Any
 from uuid import UUID
 
-from pipeline.platforms import attachments, fields, jsonlines, kinds
+from pipeline.platforms import fields, jsonlines, kinds
 from pipeline.platforms.identity import sender_by_name
 from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Skipped
 from schemas.messages import MAX_CONTENT_BYTES
@@ -29,7 +29,7 @@ _NOT_OWN = frozenset(("quote", "reactions", "linkPreview", "votes", "bodyRanges"
 
 
 def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
-    """Parse chats and messages; `options.chat_id` or `title` name the chat of signal-export."""
+    """Parse chats and messages; `command.chat_id` or `title` name the chat of signal-export."""
     reader = _SignalReader(options)
     for where, entry in _entries(lines):
         try:
@@ -117,7 +117,9 @@ class _SignalReader:
         if raw.get("deleted") or raw.get("call"):
             yield Skipped(where=where, reason="deleted message" if raw.get("deleted") else "service message")
             return
-        media = attachments.files([item.get("name") for item in fields.dicts_of(raw.get("attachments"))])
+        media = fields.file_attachments(
+            [item.get("name") for item in fields.dicts_of(raw.get("attachments"))]
+        )
         yield from self._reader.read_message(
             where,
             text=f"{fields.text_of(raw.get('quote'))}\n{fields.text_of(raw.get('body'))}".strip(),
@@ -140,7 +142,9 @@ class _SignalReader:
         yield from self._reader.read_message(
             where,
             text=" ".join(filter(None, (f"[{word}]" if word else "", "\n".join(self._texts(held))))),
-            media=attachments.files([file.get("fileName") or file.get("contentType") for file in pointers]),
+            media=fields.file_attachments(
+                [file.get("fileName") or file.get("contentType") for file in pointers]
+            ),
             chat_id=chat_id,
             external_id=str(sent_at),
             sender_id=f"signal:{person_id}" if person_id else sender_by_name("signal", chat_id, name),

@@ -11,8 +11,8 @@ All three take the process's own `Database`, `Embedder` and `Settings` (`ops/gui
 from time import monotonic
 
 from pipeline.clients.by_space import Embedding
+from pipeline.clients.known_models import tokenizer_for
 from pipeline.clients.protocols import Reranker
-from pipeline.clients.tokenizers import tokenizer_for
 from pipeline.llm.gateway import Gateway
 from pipeline.recall import query_log, refine
 from pipeline.recall.gather import gather_ranked

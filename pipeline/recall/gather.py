@@ -22,8 +22,8 @@ from pipeline.recall.rank import rank, rerank
 from pipeline.recall.rank.rank import Scored, ranking_of, terms_by_session
 from pipeline.recall.relevance import By, Evidence, evidence_of, judged_by
 from pipeline.recall.request import Request, Stopwatch
+from pipeline.store import vectors
 from pipeline.store.connections.database import Database
-from pipeline.store.vectors import vectors
 from schemas.errors import ProviderRejected, ProviderUnavailable
 from schemas.sessions import Message
 from schemas.vectors import Calibration, Vector

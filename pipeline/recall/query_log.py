@@ -34,7 +34,7 @@ from pipeline.text.fencing import without_recalled
 from schemas.context import AnswerIn, AnswerReceipt, BlockKind, Context, LoggedContext, Source
 from schemas.errors import InvalidInput, NotFound, Retryable
 from schemas.languages import DEFAULT_LANGUAGE
-from schemas.memory.memories import MemoryIn
+from schemas.memories import MemoryIn
 from schemas.messages import MAX_CONTENT_BYTES
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from pipeline.clients.by_space import Embedding, embedder_of
 from pipeline.clients.factory import make_chat_model
-from pipeline.clients.model_languages import reads
+from pipeline.clients.known_models import reads
 from pipeline.clients.protocols import Prompt
 from pipeline.llm.gateway import Call, Gateway
 from pipeline.recall.find.candidates import retrieve
@@ -30,7 +30,7 @@ from pipeline.recall.request import (
 from pipeline.store.connections.database import Database
 from pipeline.store.search import keyword_search
 from pipeline.text import fencing, truncate
-from pipeline.text.calendars import calendar
+from pipeline.text.calendars.spans import dates_named, days_from
 from schemas import languages
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable, Retryable
 from schemas.settings import Settings
@@ -167,10 +167,10 @@ def _days(text: str, said_at: datetime, language: str = "english") -> tuple[date
     """Return the days that a message names; None if it names none, or several that do not overlap."""
     spans = [
         (_midnight(first, said_at), _midnight(first + timedelta(days=count), said_at))
-        for first, count in calendar.days(text, said_at.date(), language)
+        for first, count in days_from(text, said_at.date(), language)
     ]
     spans += [
-        span for span in calendar.dates(text, said_at, said_at, language)[0] if span[1] - span[0] <= MAX_SPAN
+        span for span in dates_named(text, said_at, said_at, language)[0] if span[1] - span[0] <= MAX_SPAN
     ]
     if not spans:
         return None

@@ -17,9 +17,9 @@ from pipeline.recall.question import conversation, events, parse
 from pipeline.recall.question.conversation import Questions
 from pipeline.recall.question.events import Mention
 from pipeline.recall.question.parse import Question
+from pipeline.store import identities
 from pipeline.store.chats import chats
 from pipeline.store.chats.chats import Chat
-from pipeline.store.people import identities
 from pipeline.store.search import chat_snapshot
 from pipeline.store.search.chat_snapshot import ChatSnapshot, Latest, Shared, lexemes_of
 from pipeline.store.search.filters import Inside, MessageFilter, Scope

@@ -32,18 +32,17 @@ from pipeline.recall.rank.features import best_cosines
 from pipeline.recall.rank.rank import Ranking, Scored, ranking_of
 from pipeline.recall.relevance import LIMIT, By, evidence_of, judged_by
 from pipeline.recall.request import Request, Stopwatch, find_chat, for_search
+from pipeline.store import identities, vectors
 from pipeline.store.connections.database import Database
 from pipeline.store.memories import memory_search
 from pipeline.store.memories.memory_conditions import MemoryConditions
 from pipeline.store.messages import messages
-from pipeline.store.people import identities
 from pipeline.store.search import candidate_rows, text_search, vector_search
 from pipeline.store.sessions import sessions
-from pipeline.store.vectors import vectors
 from pipeline.text.excerpt import Wanted
 from pipeline.text.languages import FALLBACK
 from schemas.errors import NotFound
-from schemas.memory.memories import MemoryHit, MemoryQuery, MemoryResult
+from schemas.memories import MemoryHit, MemoryQuery, MemoryResult
 from schemas.search import Line, MessageHit, MoreQuery, MoreResult, SearchQuery, SearchResult, SessionHit
 from schemas.sessions import Message
 from schemas.settings import Settings

@@ -1,7 +1,10 @@
-"""Format values for people on a terminal or a page: safe texts, times, durations, amounts."""
+"""Write values for people on a terminal or a page, and a message's tool calls, as text."""
 
+import json
 import re
+from collections.abc import Mapping
 from datetime import datetime, tzinfo
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from pipeline.text.fencing import visible
@@ -76,3 +79,39 @@ def dollars(amount: float | None) -> str:
     if amount is None:
         return "–"
     return f"${amount:,.4f}" if 0 < amount < 0.1 else f"${amount:,.2f}"
+
+
+def call_lines(metadata: Mapping[str, Any]) -> str:
+    """Return the calls of `tool_calls`, as chat models answer with them, a line each; empty if there are none.
+
+    >>> call_lines({"tool_calls": [{"function": {"name": "find_trains", "arguments": '{"to": "京都", "seats": 2}'}}]})
+    '[find_trains(to=京都, seats=2)]'
+    >>> call_lines({"tool_calls": [{"name": "now", "args": {}}]}), call_lines({"tool_calls": "none"})
+    ('[now()]', '')
+    """
+    calls = metadata.get("tool_calls")
+    lines = (_line(call) for call in calls if isinstance(call, dict)) if isinstance(calls, list) else ()
+    return "\n".join(filter(None, lines))
+
+
+def _line(call: Mapping[str, Any]) -> str:
+    function = call.get("function")
+    call = function if isinstance(function, dict) else call
+    name = call.get("name")
+    arguments = next((call[key] for key in ("arguments", "args", "input") if key in call), None)
+    return f"[{name}({_arguments(arguments)})]" if isinstance(name, str) and name else ""
+
+
+def _arguments(arguments: Any) -> str:
+    try:
+        parsed = json.loads(arguments) if isinstance(arguments, str) else arguments
+        if isinstance(parsed, dict):
+            return ", ".join(f"{name}={_value(value)}" for name, value in parsed.items())
+    except (ValueError, RecursionError):
+        # a model may write anything in place of JSON
+        pass
+    return "" if arguments is None else _value(arguments)
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

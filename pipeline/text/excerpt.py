@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from pipeline.text import chunking, truncate
+from pipeline.text import tokens, truncate
 from pipeline.text.fencing import harmless, visible
 from pipeline.text.sentences import sentences, terms, words
 from pipeline.text.tokens import Count, estimate, estimate_line
@@ -181,5 +181,5 @@ def _pieces(whole: str, part: Part, room: int, count: Count) -> Iterator[Part]:
     if count(text) <= room:
         yield part
         return
-    for chunk in chunking.split(text, limit=max(room // _PIECES, 1), overlap=0, count=count):
+    for chunk in tokens.split_chunks(text, limit=max(room // _PIECES, 1), overlap=0, count=count):
         yield start + chunk.start, start + chunk.end

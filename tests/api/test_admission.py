@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.people.api_keys import GrantsTooMuch, _require_within
-from schemas.bots.keys import CurrentKey, KeyIn
+from schemas.bots import CurrentKey, KeyIn
 from workers.api import admission
 from workers.api.admission import COUNTED, RequestRates, admit, permit, take_messages
 from workers.api.errors import HttpError

@@ -7,7 +7,7 @@ import httpx
 from sqlalchemy import text
 
 from pipeline.erasure import forget
-from pipeline.ingest.policy import SessionPolicy
+from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.store.connections.database import Database
 from schemas.settings import Settings

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from schemas.errors import InvalidInput
 from schemas.payloads import IngestPayload
-from workers.api import bodies, json_decoders
-from workers.api.json_decoders import FAST_DECODER, MAX_ITEMS, MAX_VALUES, PIECE_CHARS, YieldingDecoder
+from workers.api import bodies
+from workers.api.bodies import FAST_DECODER, MAX_ITEMS, MAX_VALUES, PIECE_CHARS, YieldingDecoder
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -49,8 +49,8 @@ ITEMS = st.lists(st.sampled_from(['{"a": [1, ","]}', "1", '"],["', "[]", '"' + "
 @example(["1"] * 60, "", "")
 def test_of_a_list_that_is_too_long_the_length_is_told(items: list[str], space: str, odd: str) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(json_decoders, "MAX_ITEMS", 3)
-        patched.setattr(json_decoders, "PIECE_CHARS", 200)
+        patched.setattr(bodies, "MAX_ITEMS", 3)
+        patched.setattr(bodies, "PIECE_CHARS", 200)
         text = f"[{f'{space},{space}'.join(items)}{odd}]"
         expected = outcome(FAST_DECODER, text)
         told = outcome(YieldingDecoder(), text)
@@ -87,7 +87,7 @@ def test_no_parser_in_c_has_a_large_body_as_a_whole(monkeypatch: pytest.MonkeyPa
             given_to_it.append(len(text))
             return FAST_DECODER.decode(text, *args)
 
-    monkeypatch.setattr(json_decoders, "FAST_DECODER", Noting())
+    monkeypatch.setattr(bodies, "FAST_DECODER", Noting())
     monkeypatch.setattr(bodies, "FAST_DECODER", Noting())
     # When bodies come that are all empty lists, or messages
     for body in (

@@ -13,7 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from pipeline.people.api_keys import PREFIX, digest_of
-from schemas.bots.keys import SCOPES, CurrentKey
+from schemas.bots import SCOPES, CurrentKey
 from schemas.errors import DatabaseUnavailable
 from workers.api import keyring
 from workers.api.keyring import AWAY_SECONDS, FRESH_SECONDS, NOTE_SECONDS, REFRESH_SECONDS, Keyring

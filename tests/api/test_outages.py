@@ -11,19 +11,19 @@ from pydantic import SecretStr
 from sqlalchemy import text
 
 from migrations import REVISION
-from ops.local.embedded.ports import free_port
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
+from ops.local.embedded.server import free_port
 from pipeline.ingest import place
-from pipeline.ingest.policy import SessionPolicy
+from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.people import api_keys
 from pipeline.store.connections.database import Database
-from schemas.bots.keys import KeyIn
+from schemas.bots import KeyIn
 from schemas.settings import Settings
 from tests.api.conftest import CHAT, away, body, problem_of, said
 from tests.conftest import TENANT, refusing
 from tests.waiting import ended, until
-from workers.api import backlog
+from workers.api import admission
 
 Serve = Callable[[Settings], httpx.Client]
 
@@ -139,7 +139,7 @@ def test_senders_wait_while_the_workers_are_behind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # how many wait is counted for each request
-    monkeypatch.setattr(backlog, "COUNT_SECONDS", 0.0)
+    monkeypatch.setattr(admission, "COUNT_SECONDS", 0.0)
     client = serve(settings.model_copy(update={"backlog_max_messages": 3}))
     # Given more messages than may wait
     assert client.post("/v1/messages", json=body(*(said(n) for n in range(4)))).status_code == 202

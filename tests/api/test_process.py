@@ -20,9 +20,9 @@ import psutil
 import psycopg
 import pytest
 
-from ops.local.embedded.ports import free_port
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
+from ops.local.embedded.server import free_port
 from schemas.settings import Settings
 from tests.api.conftest import CHAT, body, said
 from tests.conftest import TENANT, copied, settings_of

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from pipeline.store.connections.database import Database
-from schemas.memory.documents import MAX_DOCUMENT_BYTES
+from schemas.memories import MAX_DOCUMENT_BYTES
 from tests.api.conftest import CHAT, body, problem_of, said
 from tests.conftest import TENANT
 from tests.ops.running import until
 from tests.waiting import rounds
+from workers.api.access import LINGER_BYTES
 from workers.api.bodies import LARGE_BODY_BYTES, LARGE_HELD, MAX_BODY_BYTES
-from workers.api.linger import LINGER_BYTES
 
 
 @pytest.mark.parametrize(

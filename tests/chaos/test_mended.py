@@ -5,11 +5,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich.vectors import embed_texts
+from pipeline.enrich import embed_texts
 from schemas.errors import ProviderUnavailable
 from schemas.settings import Settings
 from schemas.vectors import Vector
-from workers import beat
+from workers import app
 
 
 @pytest.mark.parametrize("answer", [[], [[1.0]], [[0.0] * 256], [[float("nan")] * 256], [[1.0] * 256]])
@@ -24,7 +24,7 @@ def test_a_vector_that_is_none_is_refused_and_not_stored(
 
 def test_sweeps_go_on_when_the_clock_is_set_back_and_none_is_thrown_away_by_a_clock_that_is_ahead() -> None:
     now = datetime.now(UTC)
-    entries = beat.schedule(Settings(_env_file=None, sweep_seconds=5))
+    entries = app.beat_schedule(Settings(_env_file=None, sweep_seconds=5))
     assert not any("expires" in entry["options"] for entry in entries.values())
     every = entries["sweep"]["schedule"]
     assert every.is_due(now + timedelta(minutes=8)).is_due

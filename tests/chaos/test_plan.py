@@ -16,7 +16,7 @@ def test_thirty_kills_hold_every_kind_of_fault_but_those_that_cannot_be_made(see
 
 
 def test_traffic_holds_every_message_once_and_some_twice_and_is_out_of_order() -> None:
-    made = traffic.make(1000, 1)
+    made = traffic.make_traffic(1000, 1)
     batches = [sending for sending in made.sendings if sending.method == "POST"]
     sent = [key for batch in batches for key in batch.keys]
     assert len(made.originals) == 1000
@@ -31,7 +31,7 @@ def test_traffic_holds_every_message_once_and_some_twice_and_is_out_of_order() -
 
 
 def test_some_messages_are_edited_and_some_deleted_before_they_come_or_after() -> None:
-    made = traffic.make(2000, 1)
+    made = traffic.make_traffic(2000, 1)
     first_seen: dict[traffic.Key, int] = {}
     changes: dict[traffic.Key, tuple[int, traffic.Sending]] = {}
     for place, sending in enumerate(made.sendings):

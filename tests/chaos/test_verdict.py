@@ -8,9 +8,9 @@ import pytest
 from ops.dev.chaos import verdict
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich.vectors import embed
+from pipeline.enrich import embed
 from pipeline.ingest import accept
-from pipeline.ingest.policy import SessionPolicy
+from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.clients.cross_encoder import CrossEncoderReranker
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.factory import make_reranker
 from pipeline.clients.protocols import Reranker
+from pipeline.clients.rerankers import CrossEncoderReranker
 from pipeline.recall import build_context
 from pipeline.recall.rank import rerank
 from pipeline.store.connections.database import Database

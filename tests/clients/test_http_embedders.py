@@ -7,8 +7,7 @@ from time import monotonic, sleep
 import pytest
 
 from pipeline.clients import http_embedder
-from pipeline.clients.destinations import sent_elsewhere
-from pipeline.clients.factory import make_embedder, space_by_name
+from pipeline.clients.factory import make_embedder, sent_elsewhere, space_by_name
 from pipeline.clients.http_embedder import HttpEmbedder
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable, SettingsError
 from schemas.settings import Settings

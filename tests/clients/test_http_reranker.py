@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.clients.destinations import sent_elsewhere
-from pipeline.clients.factory import make_reranker
-from pipeline.clients.http_reranker import SECONDS, HttpReranker
+from pipeline.clients.factory import make_reranker, sent_elsewhere
+from pipeline.clients.rerankers import SECONDS, HttpReranker
 from schemas.errors import ProviderRejected, ProviderUnavailable
 from schemas.settings import Settings
 from tests.providers.http_server import Answer, Answered, serving

@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from ops.dev.eval.samples import samples
-from pipeline.clients.calibration import calibrate
+from pipeline.clients.by_space import calibrate
 from pipeline.clients.factory import make_embedder
 from pipeline.clients.onnx import onnx_folder
 from pipeline.clients.onnx.onnx import OnnxEmbedder, is_installed
-from pipeline.clients.onnx.onnx_bundled import ENGLISH, MULTILINGUAL
-from pipeline.clients.onnx.onnx_folder import DESCRIPTION, GRAPH, TOKENIZER, WEIGHTS
-from pipeline.memories.likeness import SAME_COSINE
+from pipeline.clients.onnx.onnx_folder import DESCRIPTION, ENGLISH, GRAPH, MULTILINGUAL, TOKENIZER, WEIGHTS
+from pipeline.memories.belief_revision import SAME_COSINE
 from schemas.errors import SettingsError
 from schemas.settings import Settings
 
@@ -76,7 +75,7 @@ def test_the_graph_is_made_once_when_processes_start_at_once(tmp_path: Path) -> 
     assert [process.returncode for process in started] == [0, 0]
     assert len(answers) == 1
     made = tmp_path / "backscroll" / f"{ENGLISH.model}-{ENGLISH.version}"
-    assert onnx_folder.is_whole(made)
+    assert onnx_folder.is_whole_folder(made)
     assert sorted(path.name for path in made.parent.iterdir()) == [".lock", made.name]
     assert (made / WEIGHTS).stat().st_size < 75_000_000
 

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from pipeline.clients.openai.openai_chat import OpenAIChatModel
+from pipeline.clients.openai_chat import OpenAIChatModel
 from pipeline.clients.protocols import Prompt
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable
 from tests.providers.chat_server import ChatServer, Reply, refused

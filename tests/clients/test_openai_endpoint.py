@@ -17,8 +17,7 @@ from structlog.testing import capture_logs
 
 from pipeline.clients.factory import make_embedder
 from pipeline.clients.http_embedder import HttpEmbedder
-from pipeline.clients.openai.openai_chat import OpenAIChatModel
-from pipeline.clients.openai.openai_endpoint import LEARNED
+from pipeline.clients.openai_chat import LEARNED, OpenAIChatModel
 from pipeline.clients.protocols import Prompt
 from schemas.errors import BackscrollError, ProviderFailed, ProviderRejected, ProviderUnavailable
 from schemas.settings import Settings

@@ -11,7 +11,7 @@ from email.message import Message
 import pytest
 
 from pipeline.clients.factory import make_embedder
-from pipeline.clients.openai.openai_chat import OpenAIChatModel
+from pipeline.clients.openai_chat import OpenAIChatModel
 from pipeline.clients.protocols import Prompt
 from pipeline.llm.gateway import Call, Gateway
 from pipeline.store.connections.database import Database
@@ -35,7 +35,7 @@ def server() -> Iterator[ChatServer]:
 
 def test_a_process_that_calls_no_model_does_not_import_the_sdk() -> None:
     made = (
-        "import sys, workers.resources, workers.tasks.jobs; from schemas.settings import Settings; "
+        "import sys, workers.resources, workers.tasks; from schemas.settings import Settings; "
         "from pipeline.clients import factory; "
         "s = Settings(_env_file=None, openai_base_url='http://127.0.0.1:9/v1', embedding_provider='ollama'); "
         "factory.make_embedder(s); factory.make_chat_model(s, 'm', setting='HYDE_MODEL'); "

@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
+from ops.dev.bench.talk import SENTENCES
 from ops.dev.eval.samples import catalogue, read_chat
-from ops.dev.scripts import SENTENCES
-from pipeline.clients.onnx.onnx_bundled import MULTILINGUAL
-from pipeline.clients.onnx.onnx_folder import UNIGRAM
-from pipeline.clients.onnx.unigram import Unigram, Vocabulary
+from pipeline.clients.onnx.onnx import Unigram, Vocabulary
+from pipeline.clients.onnx.onnx_folder import MULTILINGUAL, UNIGRAM
 from tests.clients.test_onnx import ANSWERS
 
 pytestmark = [

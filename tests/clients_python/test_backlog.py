@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 from backscroll_client.__main__ import main
+from backscroll_client.buffer import Lane
 from backscroll_client.errors import NoAnswer
-from backscroll_client.lanes import Lane
 
 from tests.clients_python.doubles import BAD, HTML, Api, Clock, problem
 from tests.waiting import ended

@@ -14,7 +14,7 @@ import pytest
 import telegram
 from backscroll_client import Backscroll, Message
 
-from ops.local.embedded.ports import free_port
+from ops.local.embedded.server import free_port
 from tests.apart import packages
 from tests.clients_python.conftest import BOILER, CHAT
 from tests.clients_python.platforms import Discord, Slack, Telegram, answering, complete

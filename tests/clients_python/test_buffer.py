@@ -14,7 +14,7 @@ import httpx
 import pytest
 from backscroll_client import AsyncBackscroll, Backscroll, Message
 
-from ops.local.embedded.ports import free_port
+from ops.local.embedded.server import free_port
 from schemas.settings import Settings
 from tests.api.test_process import environment, start, until_healthy
 from tests.clients_python.conftest import CHAT

@@ -15,15 +15,15 @@ import pytest
 
 from ops import cli
 from ops.local.processes import environment
-from ops.sources.source import open_source
+from ops.source import open_source
 from pipeline.clients.by_space import SpaceEmbedders
 from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.enrich import embed
 from pipeline.enrich.summaries import summarize
 from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
 from pipeline.enrich.summaries.summary_policy import SummaryPolicy
-from pipeline.enrich.vectors import embed
 from pipeline.ingest import history, languages, place
-from pipeline.ingest.policy import SessionPolicy
+from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.operations import backfill

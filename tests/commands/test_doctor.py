@@ -14,13 +14,11 @@ from ops.local import stack
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
 from pipeline.enrich.summaries import prompts
-from pipeline.ingest import left_out
-from pipeline.ingest.accept import accept
+from pipeline.ingest.accept import accept, report_left_out
 from pipeline.operations import retention
 from pipeline.operations.doctor import check_servers, collect
 from pipeline.operations.doctor import diagnose as diagnosis
-from pipeline.operations.doctor.facts import Broker, Facts, Login, Server, Spaces
-from pipeline.operations.doctor.finding import worst
+from pipeline.operations.doctor.facts import Broker, Facts, Login, Server, Spaces, worst
 from pipeline.operations.status import JobCounts
 from pipeline.store.connections.database import Database
 from pipeline.store.search import vector_search
@@ -160,9 +158,9 @@ def test_a_transaction_that_waits_for_its_client_is_found(
 def test_words_that_could_not_be_kept_are_found_and_what_is_meant_to_be_left_out_is_not(
     run: Run, database: Database
 ) -> None:
-    left_out.report(database, TENANT, "slack", {"kind": 7, "no_text": 1, "kept_out": 2}, {})
+    report_left_out(database, TENANT, "slack", {"kind": 7, "no_text": 1, "kept_out": 2}, {})
     assert found(run) == {}
-    left_out.report(database, TENANT, "slack", {"unreadable": 1200, "cut": 1}, {})
+    report_left_out(database, TENANT, "slack", {"unreadable": 1200, "cut": 1}, {})
     (finding,) = diagnose(run)["findings"]
     assert (finding["check"], finding["severity"]) == ("left-out", "warning")
     assert finding["what"].startswith("1,200 unreadable from slack, 1 cut from slack of tenant default")

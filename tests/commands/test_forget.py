@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from ops.commands.data.forget import write_forgotten
-from pipeline.erasure import erase
+from ops.commands.forget import write_forgotten
+from pipeline.erasure import derived
 from pipeline.people import suppression
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
-from schemas.people.forgetting import Forgotten
+from schemas.people import Forgotten
 from tests.commands.conftest import CHAT, SAMPLE, Run
 from tests.conftest import TENANT
 from tests.test_pipeline import rows
@@ -59,7 +59,7 @@ def test_a_forgetting_that_cannot_go_on_ends_with_its_error_and_what_to_do(
         raise ValueError("no luck")
 
     with monkeypatch.context() as patched:
-        patched.setattr(erase, "erase_messages", broken)
+        patched.setattr(derived, "erase_messages", broken)
         ended = run("forget", "chat", CHAT, "--yes")
     assert ended.code == 5
     assert "ValueError: no luck" in ended.err

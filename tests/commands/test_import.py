@@ -13,7 +13,7 @@ from typing import Any
 from ops.local.processes import environment
 from pipeline.erasure import edits
 from pipeline.ingest import accept
-from pipeline.ingest.policy import SessionPolicy
+from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.ingest import accept
 from pipeline.store.connections.database import Database
-from schemas.memory.documents import MAX_DOCUMENT_BYTES
+from schemas.memories import MAX_DOCUMENT_BYTES
 from schemas.messages import ChatIn
 from tests.commands.conftest import CHAT, Run, Workers
 from tests.conftest import TENANT, message

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pipeline.ingest import history
-from pipeline.ingest.policy import SessionPolicy
+from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.platforms.identity import sender_by_name
 from pipeline.platforms.records import ImportOptions
 from pipeline.platforms.whatsapp import export as whatsapp

@@ -16,7 +16,7 @@ from pipeline.jobs.dead_letters import JobFilter
 from pipeline.operations import retention
 from pipeline.store.connections.database import Database
 from schemas.errors import PayloadRefused
-from schemas.people.forgetting import Subject
+from schemas.people import Subject
 from schemas.settings import Settings
 from tests.commands.conftest import Run
 from tests.commands.test_jobs import kill, talk

@@ -17,8 +17,7 @@ import yaml
 
 from ops import cli
 from ops.local import processes
-from ops.local.embedded.cluster import SETTINGS
-from ops.local.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.postgres import DURABLE_SETTINGS, EmbeddedPostgres
 from ops.local.embedded.roles import role_name
 from schemas.load_settings import OTHERS
 from schemas.settings import PREFIX, Settings
@@ -232,7 +231,7 @@ def test_postgres_has_the_settings_that_were_measured_and_keep_texts_out_of_its_
     assert all(argument.startswith("-c") for argument in arguments)
     given = dict(argument.removeprefix("-c").split("=", 1) for argument in arguments)
     assert {name: value for name, value in given.items() if name not in DIFFERENT} == {
-        name: value for name, value in SETTINGS.items() if name not in DIFFERENT
+        name: value for name, value in DURABLE_SETTINGS.items() if name not in DIFFERENT
     }
     # and Postgres knows them
     with psycopg.connect(postgres.dsn("app")) as connection:

@@ -16,9 +16,9 @@ import pytest
 import redis as redis_client
 
 from ops.local.embedded.binaries import redis_server
-from ops.local.embedded.ports import free_port
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
+from ops.local.embedded.server import free_port
 from schemas.settings import PREFIX, Settings
 from tests.api.test_process import environment as of_api
 

@@ -3,7 +3,7 @@
 import pytest
 
 from ops.dev import shipped
-from ops.dev.bench import contexts, messages
+from ops.dev.bench import direct, served
 from ops.dev.figures import Figure, benchmark
 from schemas.settings import Settings
 
@@ -26,10 +26,10 @@ def test_contexts_searches_and_memory_are_measured(
 ) -> None:
     # Given so few messages as more, of which vectors are means of words
     monkeypatch.setattr(shipped, "EMBEDDED_UP_TO", 100)
-    monkeypatch.setattr(messages, "NARROWED_FROM", 300)
-    monkeypatch.setattr(messages, "QUESTIONS", 3)
-    monkeypatch.setattr(messages, "QUESTIONS_NARROWED", 3)
-    found = list(messages.measure(settings, 300, 2, lambda _: None))
+    monkeypatch.setattr(direct, "NARROWED_FROM", 300)
+    monkeypatch.setattr(direct, "QUESTIONS", 3)
+    monkeypatch.setattr(direct, "QUESTIONS_NARROWED", 3)
+    found = list(direct.measure_messages(settings, 300, 2, lambda _: None))
     limited = {each.case for each in found if each.most is not None or each.least is not None}
     assert limited == {
         *("context, p95", "top-10 search, p95", "embedding", "memory for 10,000 messages"),
@@ -41,10 +41,10 @@ def test_contexts_searches_and_memory_are_measured(
 def test_one_asker_and_two_over_http_are_measured(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(contexts, "ROUNDS", 1)
-    monkeypatch.setattr(contexts, "ROUND_SECONDS", 0.5)
-    monkeypatch.setattr(contexts, "ASKERS", 2)
-    found = contexts.measure(settings, 100, 2, lambda _: None)
+    monkeypatch.setattr(served, "CONTEXT_ROUNDS", 1)
+    monkeypatch.setattr(served, "CONTEXT_SECONDS", 0.5)
+    monkeypatch.setattr(served, "ASKERS", 2)
+    found = served.measure_contexts(settings, 100, 2, lambda _: None)
     by_case = {each.case: each.value for each in found}
     assert by_case["one asker over HTTP"] > 0
     assert by_case["2 askers over HTTP"] > 0

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich.vectors.embedding_text import MAX_CHUNKS, OwnedText
+from pipeline.enrich.embed_texts import MAX_CHUNKS, OwnedText
 from pipeline.erasure import edits
 from pipeline.recall import search
 from pipeline.store.connections.database import Database

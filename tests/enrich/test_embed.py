@@ -8,17 +8,17 @@ import pytest
 from ops.local import migrate
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.factory import make_embedder
-from pipeline.enrich.vectors import embed, embed_texts
+from pipeline.enrich import embed, embed_texts
 from pipeline.erasure import edits
 from pipeline.ingest import accept
 from pipeline.jobs import runner
 from pipeline.jobs.dead_letters import JobFilter, listing
 from pipeline.jobs.runner import Outcome
-from pipeline.llm.prices import Price, Prices
+from pipeline.llm.budget import Price, Prices
+from pipeline.store import vectors
 from pipeline.store.connections.database import Database
 from pipeline.store.search import vector_search
 from pipeline.store.search.filters import Scope
-from pipeline.store.vectors import vectors
 from schemas.errors import ProviderFailed
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace, Vector

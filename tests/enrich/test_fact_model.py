@@ -9,11 +9,11 @@ import pytest
 from pipeline.clients.protocols import Completion, Prompt
 from pipeline.enrich.facts.fact_model import LanguageModelExtractor
 from pipeline.enrich.protocols import Source
-from pipeline.enrich.summaries.answers import InvalidAnswer
+from pipeline.enrich.summaries.prompts import InvalidAnswer
 from pipeline.llm.gateway import Gateway
 from pipeline.store.connections.database import Database
 from schemas.errors import ProviderUnavailable
-from schemas.memory.facts import Fact
+from schemas.facts import Fact
 from schemas.sessions import Message
 from tests.conftest import TENANT
 from tests.enrich.test_fact_prompts import GOOD, KNOWN, PEOPLE

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.clients.protocols import Prompt
-from pipeline.enrich.facts import fact_answers, fact_prompts
+from pipeline.enrich.facts import fact_model, fact_prompts
 from pipeline.enrich.protocols import People
-from pipeline.enrich.summaries.answers import InvalidAnswer
-from schemas.memory.facts import CATEGORIES, Fact, KnownFact
+from pipeline.enrich.summaries.prompts import InvalidAnswer
+from schemas.facts import CATEGORIES, Fact, KnownFact
 from schemas.sessions import Message
 from tests.enrich.test_prompts import message
 
@@ -107,7 +107,7 @@ def read(
     *facts: dict[str, Any], messages: list[Message] | None = None, people: People = PEOPLE
 ) -> list[Fact]:
     answer = json.dumps({"facts": list(facts)})
-    return fact_answers.read(
+    return fact_model.read_facts(
         answer, messages or talk(), people=people, known=KNOWN, time_zone=ZoneInfo("Europe/Lisbon")
     )
 
@@ -156,7 +156,7 @@ def test_a_fact_that_obeys_an_attack_is_dropped_or_is_the_attackers_own_word(att
     for fact in found:
         assert fact.message_ids == (104,)
         assert fact.replaces == ()
-        assert fact.about == "speaker" or fact.confidence <= fact_answers.HEARSAY_CONFIDENCE
+        assert fact.about == "speaker" or fact.confidence <= fact_model.HEARSAY_CONFIDENCE
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_what_two_people_of_one_name_say_in_one_answer_is_of_both() -> None:
     both = GOOD | {"content": "Оля lives in Porto.", "subject": "Оля", "messages": [5, 6, 7]}
     facts = read(both, messages=said)
     assert [fact.message_ids for fact in facts] == [(104,), (105,)]
-    assert fact_answers.chosen(facts, said, 3) == facts
+    assert fact_model.chosen_facts(facts, said, 3) == facts
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from pipeline.enrich.facts.kept_on_request import RequestExtractor
 from pipeline.enrich.protocols import People
 from pipeline.text.fencing import CLOSE, OPEN
-from schemas.memory.facts import Fact
+from schemas.facts import Fact
 from tests.memories.test_learning import DIRECT as CHAT
 from tests.memories.test_learning import Talk, talk  # noqa: F401 -- a fixture
 from tests.text.builders import conversation, listed, message

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from pipeline.clients.openai.openai_chat import OpenAIChatModel
+from pipeline.clients.openai_chat import OpenAIChatModel
 from pipeline.enrich.summaries import summarize
 from pipeline.enrich.summaries.summarizers import make_summarizer
 from pipeline.enrich.summaries.summary_policy import Rollout, SummaryPolicy

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.enrich.summaries import answers, prompts
-from pipeline.enrich.summaries.answers import InvalidAnswer
+from pipeline.enrich.summaries import prompts
+from pipeline.enrich.summaries.prompts import InvalidAnswer
 from pipeline.text.tokens import estimate_line
 from schemas.sessions import Message, Summary
 from tests.text import builders
@@ -109,7 +109,7 @@ def test_a_long_session_is_divided_and_nothing_left_out(sizes: list[int], room: 
 def test_an_answer_that_obeyed_an_attack_is_refused(attack: dict[str, str]) -> None:
     messages = talk(("Mallory", attack["says"]))
     with pytest.raises(InvalidAnswer):
-        answers.read(attack["obeyed"], texts(messages))
+        prompts.read_answer(attack["obeyed"], texts(messages))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_an_answer_that_obeyed_an_attack_is_refused(attack: dict[str, str]) -> N
     ],
 )
 def test_text_around_the_answer_does_no_harm(around: str) -> None:
-    found = answers.read(around.format(json.dumps(GOOD)), texts(talk()))
+    found = prompts.read_answer(around.format(json.dumps(GOOD)), texts(talk()))
     assert found.summary == GOOD["summary"]
     assert found.entities == ["Ann", "Ben"]
 
@@ -138,7 +138,7 @@ def test_line_ends_and_quoted_marks_in_an_answer_do_no_harm(said: str, before: s
     answer = before + json.dumps(GOOD | {"summary": said}, ensure_ascii=False)
     for each in "\n\r\t":
         answer = answer.replace(json.dumps(each)[1:-1], each)
-    assert answers.parse(answer).summary == " ".join(said.split())
+    assert prompts.parse_answer(answer).summary == " ".join(said.split())
 
 
 @given(st.text(max_size=400))
@@ -149,7 +149,7 @@ def test_any_answer_is_a_summary_or_refused(answer: str) -> None:
         f'{{"summary": "{answer}", "topics": {answer}',
     ):
         try:
-            found = answers.read(given_answer, texts(talk()))
+            found = prompts.read_answer(given_answer, texts(talk()))
         except InvalidAnswer:
             continue
         assert found.summary.strip()

@@ -8,8 +8,7 @@ import pytest
 
 from pipeline.clients.protocols import Completion
 from pipeline.enrich.summaries import rollups, summarize
-from pipeline.enrich.summaries.language_model import LanguageModelSummarizer
-from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
+from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer, LanguageModelSummarizer
 from pipeline.enrich.summaries.summary_policy import SummaryPolicy
 from pipeline.erasure import edits
 from pipeline.ingest import accept

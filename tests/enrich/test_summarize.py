@@ -7,7 +7,7 @@ from time import sleep
 
 import pytest
 
-from pipeline.enrich.summaries import session_summary, summarize
+from pipeline.enrich.summaries import summarize, summarizers
 from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
 from pipeline.enrich.summaries.summary_policy import SummaryPolicy
 from pipeline.erasure import edits
@@ -98,7 +98,7 @@ def test_a_lease_is_renewed_between_parts(database: Database, monkeypatch: pytes
     said = [message(n, f"лодка, часть {n} 🛶", id=f"m{n:04}") for n in range(6)]
     accept.accept(database, TENANT, CHAT, said)
     place(database)
-    monkeypatch.setattr(session_summary, "MESSAGES_AT_ONCE", 2)
+    monkeypatch.setattr(summarizers, "MESSAGES_AT_ONCE", 2)
     short = Policy(batch=1, lease_seconds=1, max_attempts=3)
     others: list[int] = []
 

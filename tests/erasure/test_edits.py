@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich.vectors import embed
+from pipeline.enrich import embed
 from pipeline.erasure import edits
 from pipeline.ingest import accept
 from pipeline.jobs import runner

@@ -7,17 +7,17 @@ import psycopg
 import pytest
 from sqlalchemy import Connection, event, text
 
-from pipeline.erasure import derived, edits, erase, forget
+from pipeline.erasure import derived, edits, forget
 from pipeline.ingest import accept
 from pipeline.memories import statements as memories
-from pipeline.people import membership
+from pipeline.people import identities
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
 from pipeline.store.erasure import suppression as suppression_list
 from schemas.errors import Retryable
-from schemas.memory.memories import MemoryIn
+from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
-from schemas.people.forgetting import Subject
+from schemas.people import Subject
 from schemas.settings import Settings
 from tests.conftest import SESSION_POLICY, TENANT, message
 from tests.test_pipeline import CHAT, place, rows, run
@@ -98,7 +98,7 @@ def test_an_edit_that_waits_for_forgetting_brings_nothing_back(database: Databas
 IN_ONE_CHAT: dict[str, Callable[[Database], object]] = {
     "a deletion": lambda db: edits.delete(db, TENANT, CHAT.chat_id, "m1", SESSION_POLICY),
     "forgetting a chat": lambda db: forget.start(db, TENANT, Subject(kind="chat", chat_id=CHAT.chat_id)),
-    "saying who is in a chat": lambda db: membership.set_members(db, TENANT, CHAT.chat_id, ["test:ann"]),
+    "saying who is in a chat": lambda db: identities.set_members(db, TENANT, CHAT.chat_id, ["test:ann"]),
 }
 
 
@@ -181,7 +181,7 @@ def test_a_question_quotes_a_text_in_whole_words(talked: Database) -> None:
         log(talked, f"ctx_{number}", asked, [])
         log(talked, f"ctx_{number}_elsewhere", asked, [], chat=OTHER.chat_id)
         with talked.tenant(TENANT) as connection:
-            derived.remove(connection, TENANT, CHAT.chat_id, texts=["something else", said])
+            derived.remove_derived(connection, TENANT, CHAT.chat_id, texts=["something else", said])
         taken_back = rows(talked, "DELETE FROM query_log WHERE query IS NULL RETURNING context_id")
         assert taken_back == ([(f"ctx_{number}",)] if goes else []), said
         rows(talked, "DELETE FROM query_log RETURNING 1")
@@ -214,7 +214,7 @@ def test_a_worker_finishes_a_broken_deletion(talked: Database, monkeypatch: pyte
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(erase, "erase_messages", killed)
+        patched.setattr(derived, "erase_messages", killed)
         with pytest.raises(Killed):
             edits.delete(talked, TENANT, CHAT.chat_id, "z", SESSION_POLICY)
     with talked.tenant(TENANT) as connection:

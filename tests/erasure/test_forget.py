@@ -6,21 +6,18 @@ from sqlalchemy import text
 from pipeline.enrich.summaries import rollups, summarize
 from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
 from pipeline.enrich.summaries.summary_policy import SummaryPolicy
-from pipeline.erasure import edits, erase, export, forget, forget_steps
-from pipeline.erasure.forgotten import forget_again, suppressed
+from pipeline.erasure import derived, edits, export, forget, forget_steps
+from pipeline.erasure.forget import forget_again, suppressed
 from pipeline.ingest import accept
 from pipeline.memories import manual_changes
 from pipeline.memories.statements import remember
 from pipeline.people import api_keys, suppression
+from pipeline.store.api_keys import add_source, find
 from pipeline.store.connections.database import Database
-from pipeline.store.people import event_sources
-from pipeline.store.people.api_keys import find
-from schemas.bots.event_sources import SourceIn
-from schemas.bots.keys import KeyIn, Rotation
-from schemas.memory.memories import MemoryIn
-from schemas.memory.memory_changes import MemoryCorrection, MemoryPromotion
+from schemas.bots import KeyIn, Rotation, SourceIn
+from schemas.memories import MemoryCorrection, MemoryIn, MemoryPromotion
 from schemas.messages import ChatIn, MessageIn
-from schemas.people.forgetting import Receipt, Subject
+from schemas.people import Receipt, Subject
 from tests.conftest import MIGRATED, SESSION_POLICY, TENANT, Templates, message
 from tests.erasure.test_edits import at
 from tests.llm.chat_models import ScriptedModel, retold, summarizing
@@ -193,9 +190,9 @@ class Killed(BaseException):
 
 def test_a_killed_forgetting_is_finished(remembered: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forget_steps, "BATCH", 4)
-    erase_messages, calls = erase.erase_messages, 0
+    erase_messages, calls = derived.erase_messages, 0
 
-    def until_killed(*given: object, **options: object) -> erase.Erased:
+    def until_killed(*given: object, **options: object) -> derived.Erased:
         nonlocal calls
         calls += 1
         if calls == 4:
@@ -203,7 +200,7 @@ def test_a_killed_forgetting_is_finished(remembered: Database, monkeypatch: pyte
         return erase_messages(*given, **options)  # type: ignore[arg-type]
 
     receipt = forget.start(remembered, TENANT, ZORA)
-    monkeypatch.setattr(erase, "erase_messages", until_killed)
+    monkeypatch.setattr(derived, "erase_messages", until_killed)
     with pytest.raises(Killed):
         finish(remembered)
     left = rows(remembered, "SELECT count(*) FROM messages WHERE sender_id = 'test:zora'")[0][0]
@@ -256,7 +253,7 @@ def test_keys_and_sources_name_nothing_that_was_forgotten(remembered: Database) 
     with remembered.tenant(TENANT) as connection:
         for name, given in (("hook", None), ("her hook", [DIRECT.chat_id])):
             hook = SourceIn(platform="telegram", label="Zora's group", chats=given)
-            event_sources.add(connection, TENANT, name, hook, "a secret of its own", None)
+            add_source(connection, TENANT, name, hook, "a secret of its own", None)
     chats = [DIRECT.chat_id, GROUP.chat_id]
     for label, given in (("Зора's own", chats[:1]), ("zora's", chats), ("everybody's", None)):
         api_keys.create(remembered, TENANT, KeyIn(label=label, scopes=["ingest"], chats=given))

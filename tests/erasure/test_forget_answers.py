@@ -10,10 +10,10 @@ from pipeline.memories.statements import remember
 from pipeline.recall import build_context, query_log
 from pipeline.store.connections.database import Database
 from schemas.context import AnswerIn, Context
-from schemas.memory.memories import MemoryIn
+from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
-from schemas.people.forgetting import Subject
+from schemas.people import Subject
 from schemas.settings import Settings
 from tests.conftest import SESSION_POLICY, TENANT, Templates, message
 from tests.erasure.test_forget import everywhere, forgotten, work

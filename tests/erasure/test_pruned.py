@@ -9,7 +9,7 @@ from pipeline.ingest import accept, chat_moves
 from pipeline.operations.retention import prune, retention_of
 from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn, MessageIn
-from schemas.people.forgetting import Subject
+from schemas.people import Subject
 from schemas.settings import Settings
 from tests.conftest import SESSION_POLICY, TENANT, message
 from tests.erasure.test_forget import everywhere, finish, forgotten, work

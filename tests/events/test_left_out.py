@@ -6,13 +6,13 @@ from typing import Any
 import httpx
 import pytest
 
-from pipeline.ingest import left_out
-from pipeline.platforms.events import PARSERS, parse
+from pipeline.ingest import accept
 from pipeline.platforms.formats import FORMATS
 from pipeline.platforms.records import Record
+from pipeline.platforms.webhooks import PARSERS, parse_events
 from pipeline.store.connections.database import Database
 from pipeline.store.operations import counters
-from schemas.bots.events import PLATFORMS, REASONS
+from schemas.bots import PLATFORMS, REASONS
 from schemas.messages import MAX_CONTENT_BYTES
 from tests.api.conftest import problem_of
 from tests.conftest import TENANT
@@ -48,7 +48,7 @@ def with_long_text(platform: str) -> tuple[Any, str]:
 def counted(database: Database, tenant: str = TENANT) -> dict[tuple[str, str], float]:
     """What a tenant's counters say was left out today."""
     with database.tenant(tenant) as connection:
-        figures = left_out.counts(counters.totals(connection, 1))
+        figures = accept.left_out_counts(counters.totals(connection, 1))
     return {key: items for key, items in figures.items() if items}
 
 
@@ -329,7 +329,9 @@ def test_what_people_wrote_and_nobody_reads_is_told_from_what_nobody_misses(
     for raw, left, stored in OF_KINDS[platform]:
         answer = standing_client.post(f"/v1/events/{platform}", json=as_sent(platform, raw)).json()
         assert answer["left_out"] == left, raw
-        kept = [event for event in parse(platform, as_sent(platform, raw)) if isinstance(event, Record)]
+        kept = [
+            event for event in parse_events(platform, as_sent(platform, raw)) if isinstance(event, Record)
+        ]
         texts = [record.message.content for record in kept]
         # of what is new all words are kept, in whatever form
         assert texts == stored if stored is not None else "Котёл" in texts[0], raw
@@ -348,6 +350,6 @@ def test_a_broken_update_of_a_list_loses_no_other(client: httpx.Client) -> None:
 
 def test_the_names_of_what_is_counted_are_closed(database: Database) -> None:
     assert {*PARSERS, *FORMATS, "other"} == set(PLATFORMS)
-    left_out.report(database, TENANT, "evil platform:1", {"kept_out": 2}, {})
+    accept.report_left_out(database, TENANT, "evil platform:1", {"kept_out": 2}, {})
     assert counted(database) == {("other", "kept_out"): 2}
-    assert len(left_out.counts({})) == len(PLATFORMS) * len(REASONS)
+    assert len(accept.left_out_counts({})) == len(PLATFORMS) * len(REASONS)

@@ -10,7 +10,7 @@ from ops import exit_codes
 from pipeline.recall import relevance
 from pipeline.recall.profiles import PROFILES, Weights
 from pipeline.store.search import keyword_search, vector_search
-from schemas.context import BlockKind, Context, DropReason
+from schemas.context import PROFILE_PURPOSES, BlockKind, Context, DropReason
 from schemas.evidence import EvidenceLevel
 from schemas.languages import CONFIGURATIONS
 from schemas.messages import (
@@ -21,7 +21,6 @@ from schemas.messages import (
     MessageIn,
 )
 from schemas.payloads import ContextParameters, ContextQuery
-from schemas.profiles import PURPOSES
 from schemas.search import SearchMode, SearchQuery
 from tests.guide.pages import page
 
@@ -69,7 +68,7 @@ def test_the_context_is_described_field_by_field() -> None:
 
 def test_every_profile_is_explained_in_the_words_of_the_code() -> None:
     told = {row[0].strip("`"): row[1] for row in CONTEXT.table("profile")}
-    assert told == PURPOSES
+    assert told == PROFILE_PURPOSES
     assert list(told) == list(PROFILES)
 
 

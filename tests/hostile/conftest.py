@@ -8,7 +8,7 @@ import pytest
 
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
-from pipeline.ingest.policy import SessionPolicy
+from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.store.connections.database import Database
 from schemas.settings import Settings
 from tests.conftest import POLICY, copied, settings_of

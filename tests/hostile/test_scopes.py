@@ -12,7 +12,7 @@ import pytest
 from fastapi import APIRouter
 
 from pipeline.people import api_keys
-from schemas.bots.keys import SCOPES, CurrentKey, KeyIn
+from schemas.bots import SCOPES, CurrentKey, KeyIn
 from tests.api.conftest import served
 from tests.hostile import victims
 from tests.hostile.caller import THEMES, Caller

@@ -12,13 +12,13 @@ from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.protocols import Completion
+from pipeline.enrich import embed
 from pipeline.enrich.summaries import rollups, summarize
 from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
 from pipeline.enrich.summaries.summary_policy import SummaryPolicy
-from pipeline.enrich.vectors import embed
 from pipeline.erasure import edits, forget
 from pipeline.ingest import accept
-from pipeline.ingest.policy import SessionPolicy
+from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.llm.gateway import Call, Gateway
@@ -28,20 +28,19 @@ from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current
 from pipeline.people import api_keys, identities, suppression
 from pipeline.recall import build_context
+from pipeline.store.api_keys import add_source
 from pipeline.store.connections.database import Database
 from pipeline.store.erasure import retention
-from pipeline.store.jobs import claims, jobs, quarantine
+from pipeline.store.jobs import claims, job_admin, jobs
 from pipeline.store.memories import entity_graph
 from pipeline.store.memories.entity_graph import EntityRow
-from pipeline.store.people import event_sources
 from pipeline.store.sessions import sessions
 from schemas.backfills import BackfillRequest
-from schemas.bots.event_sources import SourceIn
-from schemas.bots.keys import KeyIn
-from schemas.memory.memories import MemoryIn
+from schemas.bots import KeyIn, SourceIn
+from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
-from schemas.people.forgetting import Subject
+from schemas.people import Subject
 from schemas.settings import Settings
 from tests.conftest import EPOCH, message
 from tests.llm.chat_models import ScriptedModel, asking, retold, summarizing
@@ -150,7 +149,7 @@ def _name(database: Database, tenant: str, word: str) -> None:
         ):
             entity_graph.note(connection, tenant, memory, named)
         source = SourceIn(platform="telegram", label=word, chats=[f"{tenant}:{word}"])
-        event_sources.add(connection, tenant, f"{tenant}-source", source, f"{word}-secret-of-a-source", None)
+        add_source(connection, tenant, f"{tenant}-source", source, f"{word}-secret-of-a-source", None)
 
 
 def _leave_owed(database: Database, tenant: str, word: str, rules: SessionPolicy) -> None:
@@ -179,7 +178,7 @@ def _leave_owed(database: Database, tenant: str, word: str, rules: SessionPolicy
         learned_from = connection.execute(text("SELECT DISTINCT session_id FROM memory_evidence")).scalars()
         keys = [*(f"memory:{each}" for each in superseded), *(f"session:{each}" for each in learned_from)]
         jobs.enqueue(connection, tenant, "extract", keys)
-        quarantine.keep_payload(
+        job_admin.keep_payload(
             connection, tenant, f"{tenant}-payload", json.dumps({"text": word}), "odd", None
         )
 

@@ -17,12 +17,12 @@ from pipeline.memories.statements import remember
 from pipeline.people import api_keys
 from pipeline.recall import build_context
 from pipeline.store.connections.database import Database
-from schemas.bots.keys import KeyIn
+from schemas.bots import KeyIn
 from schemas.errors import Busy, NotFound
-from schemas.memory.memories import MemoryIn
+from schemas.memories import MemoryIn
 from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery
-from schemas.people.forgetting import Subject
+from schemas.people import Subject
 from schemas.sessions import key_of
 from schemas.settings import Settings
 from tests.conftest import HELLO, SESSION_POLICY, TENANT, message

@@ -11,7 +11,7 @@ from pipeline.ingest.place import placer
 from pipeline.jobs import runner
 from pipeline.memories import statements
 from pipeline.store.connections.database import Database
-from schemas.memory.memories import MemoryIn
+from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.conftest import POLICY, SESSION_POLICY, TENANT, message

@@ -2,7 +2,7 @@
 
 from sqlalchemy import create_engine, text
 
-from pipeline.ingest import accept, place, poison
+from pipeline.ingest import accept, place
 from pipeline.jobs import runner
 from pipeline.operations.sweep import sweep
 from pipeline.store.connections.database import Database
@@ -77,7 +77,7 @@ def test_a_message_that_cannot_be_placed_stands_aside(database: Database, settin
 
 def test_a_fault_that_befalls_every_message_blames_none(database: Database, settings: Settings) -> None:
     refuse(settings, "true")
-    accept.accept(database, TENANT, CHAT, [message(n) for n in range(3 * poison.MAX_BLAMED_PER_TURN)])
+    accept.accept(database, TENANT, CHAT, [message(n) for n in range(3 * place.MAX_BLAMED_PER_TURN)])
     for _ in rounds("it is given up"):
         if not turn(database).claimed:
             break

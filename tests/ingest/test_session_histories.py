@@ -14,8 +14,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from pipeline.ingest import place, session_ranges, sessionize
-from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.session_ranges import Rewrite
+from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.store.chats.chats import Chat
 from pipeline.store.messages.messages import Arrival
 from pipeline.store.sessions.ranges import Shape

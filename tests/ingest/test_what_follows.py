@@ -9,11 +9,11 @@ import pytest
 
 from pipeline.erasure import edits
 from pipeline.ingest import accept, session_ranges
+from pipeline.ingest.accept import MessageLimits
 from pipeline.ingest.place import ARRIVALS_AT_ONCE, placer
-from pipeline.ingest.policy import SessionPolicy
-from pipeline.ingest.pruned import MessageLimits
+from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.jobs import runner
-from pipeline.people import membership, suppression
+from pipeline.people import identities, suppression
 from pipeline.store.connections.database import Database
 from schemas.messages import MAX_CONTENT_BYTES, MAX_NAME_CHARS, ChatIn, MessageIn
 from schemas.settings import Settings
@@ -131,7 +131,7 @@ def test_whoever_is_not_remembered_is_a_member_without_a_name(database: Database
     suppression.remember_user(database, TENANT, "test:dee", remembered=False)
     said = [message(0), message(1, sender_id="test:dee")]
     assert accept.accept(database, TENANT, CHAT, said) == accept.Accepted(new=1, duplicates=0, kept_out=1)
-    found = membership.show(database, TENANT, CHAT.chat_id)
+    found = identities.show_members(database, TENANT, CHAT.chat_id)
     assert (found.members, found.unnamed) == (["test:ann"], True)
     # and nothing of them waits
     edits.edit(database, TENANT, CHAT.chat_id, "late", "Oh.", EPOCH, SESSION_POLICY)

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.people import api_keys
 from pipeline.store.connections.database import Database
-from schemas.bots.keys import KeyIn, NewKey
+from schemas.bots import KeyIn, NewKey
 from schemas.settings import Settings
 from tests.api.conftest import served
 from tests.commands.conftest import CHAT

@@ -6,10 +6,10 @@ from urllib.parse import quote, urldefrag, urljoin
 import httpx
 from sqlalchemy import text
 
-from pipeline.ingest import accept, left_out
+from pipeline.ingest import accept
 from pipeline.store.connections.database import Database
-from pipeline.store.operations import processes
-from pipeline.store.operations.processes import Process
+from pipeline.store.operations import stats
+from pipeline.store.operations.stats import RunningProcess
 from schemas.messages import ChatIn
 from tests.commands.conftest import CHAT
 from tests.conftest import TENANT, message
@@ -143,7 +143,7 @@ def test_asking_for_an_inspection_is_not_recorded(standing: Standing) -> None:
 
 def test_what_was_left_out_is_shown_by_platform_and_reason(standing: Standing) -> None:
     api, database = standing
-    left_out.report(database, TENANT, "matrix", {"unknown_kind": 1234, "cut": 0}, {})
+    accept.report_left_out(database, TENANT, "matrix", {"unknown_kind": 1234, "cut": 0}, {})
     with logged_in(api) as client:
         text = Page(client.get("/inspect/jobs").text).text
     assert "matrixunknown kind1,234\n" in text
@@ -154,9 +154,9 @@ def test_what_waits_for_a_setting_and_what_is_sent_where_is_said_of_what_runs(st
     api, database = standing
     # Given a worker that was restarted with session memory off, beside this HTTP API
     stated = {"session_memory_enabled": False, "session_summary_model": "m", "openai_api_key": "**********"}
-    worker = Process("worker summarize", "host", 1, stated)
+    worker = RunningProcess("worker summarize", "host", 1, stated)
     with database.tenant(TENANT) as connection:
-        processes.state(connection, worker)
+        stats.state_process(connection, worker)
         connection.execute(text("UPDATE jobs SET dead_at = NULL, due_at = now() WHERE kind = 'summarize'"))
     with logged_in(api) as client:
         jobs, cost = (
@@ -167,7 +167,7 @@ def test_what_waits_for_a_setting_and_what_is_sent_where_is_said_of_what_runs(st
     # the HTTP API has what it began with
     assert "Sessions are sent to api.openai.com:443, where m summarizes them" in cost
     with database.tenant(TENANT) as connection:
-        processes.state(connection, worker, ends=True)
+        stats.state_process(connection, worker, ends=True)
 
 
 def test_a_dead_letter_is_replayed_and_dropped_once(standing: Standing) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy import text
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import jobs
 from schemas.kinds import BACKFILL, EMBED, EXTRACT, FORGET, INGEST, KINDS, ROLLUP, SUMMARIZE, Kind
-from schemas.people.forgetting import Subject
+from schemas.people import Subject
 from schemas.settings import Settings
 from tests.conftest import CHECKOUT, TENANT, Templates
 from tests.erasure.test_forget import GROUP, fill, forgotten

@@ -15,7 +15,7 @@ import logging, sys, warnings
 import structlog
 from workers.logging import configure_logging
 configure_logging(sys.argv[1])
-log = structlog.get_logger("workers.tasks.ingest")
+log = structlog.get_logger("workers.tasks")
 for number in range(1000):
     log.info("accepted", chat_id=f"test:{number}", new=1, request_id=f"r{number}")
     log.info("jobs_run", kind="embed" if number % 2 else "ingest", finished=1, failed=0)

@@ -9,7 +9,7 @@ from sqlalchemy import text
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.store.connections.database import Database
-from pipeline.store.jobs import claims, jobs, outdated
+from pipeline.store.jobs import claims, jobs
 from pipeline.store.jobs import claims as store_claims
 from pipeline.store.jobs.jobs import Claim
 from schemas.errors import BudgetSpent, DatabaseUnavailable, LeaseLost, ProviderUnavailable
@@ -84,7 +84,7 @@ def test_what_changes_while_it_is_done_loses_no_attempt(database: Database) -> N
 
     def handle(tenant: str, claims: Sequence[Claim]) -> Set[str]:
         with database.tenant(tenant) as connection:
-            outdated.fence(connection, tenant, ["message:1"])
+            jobs.fence(connection, tenant, ["message:1"])
         return done(database)(tenant, claims)
 
     # Given a message that is edited each time while its vector is made

@@ -7,13 +7,13 @@ import pytest
 from pydantic import SecretStr
 
 from pipeline.clients import factory
-from pipeline.clients.openai.openai_chat import OpenAIChatModel
+from pipeline.clients.openai_chat import OpenAIChatModel
 from pipeline.ingest import accept
 from pipeline.jobs import dead_letters, runner
 from pipeline.jobs.dead_letters import JobFilter
 from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current
-from pipeline.operations.doctor import collect, mend
+from pipeline.operations.doctor import collect
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import backfills, jobs
@@ -125,7 +125,7 @@ def test_no_way_leads_around_a_flag(database: Database, session: str, held: Held
     assert stated == {("running", "it waits, as BACKSCROLL_SESSION_MEMORY_ENABLED is off")}
     # When whoever knows of no flag mends what is missing
     (tenant,) = collect.tenant_data(database, {TENANT: [MEMORY.chat_id]}, SESSION_POLICY)
-    mend.mend_tenant(database, tenant, SESSION_POLICY)
+    collect.mend_tenant(database, tenant, SESSION_POLICY)
     # Then nothing is done, and nothing is sent
     work(off, "summarize", "extract", "rollup", "backfill", "embed")
     assert server.requests == []

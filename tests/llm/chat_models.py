@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from pipeline.clients.protocols import Completion, Prompt
-from pipeline.enrich.summaries.language_model import LanguageModelSummarizer
 from pipeline.enrich.summaries.prompts import ANSWER_TOKENS
+from pipeline.enrich.summaries.summarizers import LanguageModelSummarizer
 from pipeline.llm.gateway import Gateway
 from pipeline.store.connections.database import Database
 from pipeline.text.sentences import sentences

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.clients.protocols import Completion
-from pipeline.llm.budget import Budget
+from pipeline.llm.budget import Budget, load_prices
 from pipeline.llm.gateway import Call, Gateway
-from pipeline.llm.prices import load_prices
 from pipeline.store.connections.database import Database
 from schemas.errors import BudgetSpent, ProviderRejected, SettingsError
 from schemas.settings import Settings

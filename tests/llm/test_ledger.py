@@ -6,10 +6,10 @@ from sqlalchemy import text
 from pipeline.clients.protocols import Completion
 from pipeline.erasure import edits, forget
 from pipeline.llm.gateway import Call, Gateway
+from pipeline.store import llm_calls
 from pipeline.store.connections.database import Database
-from pipeline.store.models import llm_answers
 from schemas.errors import LeaseLost, ProviderFailed, ProviderRejected, ProviderUnavailable
-from schemas.people.forgetting import Subject
+from schemas.people import Subject
 from tests.conftest import SESSION_POLICY, TENANT
 from tests.llm.chat_models import ANSWER, ScriptedModel, asking
 from tests.llm.conftest import CHAT, Claiming
@@ -83,7 +83,7 @@ def test_what_a_killed_worker_had_paid_for_is_not_paid_again(database: Database,
     ]
     # and when its result is saved the answer is kept no longer
     with database.tenant(TENANT) as connection:
-        llm_answers.drop_of_job(connection, CHAT, claim)
+        llm_calls.drop_answers_of_job(connection, CHAT, claim)
     assert answers(database) == 0
 
 

@@ -14,7 +14,7 @@ from pipeline.llm import limits
 from pipeline.llm.gateway import Call, Gateway
 from pipeline.llm.limits import Limits, Wait, admit, after_answer, after_failure
 from pipeline.store.connections.database import Database
-from pipeline.store.models.llm_limits import Provider
+from pipeline.store.llm_calls import Provider
 from schemas.errors import ProviderUnavailable
 from schemas.settings import Settings
 from tests.conftest import TENANT

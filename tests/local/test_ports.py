@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 from ops.local.choices import NEIGHBOURS, Choices, choose_ports
-from ops.local.embedded.ports import PortTaken, free_port, is_free
+from ops.local.embedded.server import PortTaken, free_port, is_free_port
 from schemas.settings import Settings
 
 PORTS = ("port", "flower_port", "metrics_port")
@@ -39,7 +39,7 @@ def test_two_deployments_that_name_no_port_start_side_by_side(cleanup: ExitStack
     assert all(str(port) in said[-1] for port in second)
     # and theirs are free again when they end
     cleanup.close()
-    assert all(map(is_free, (*first, *second)))
+    assert all(map(is_free_port, (*first, *second)))
 
 
 def test_a_port_that_is_not_named_follows_that_of_the_http_api(cleanup: ExitStack, said: list[str]) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ops.local.processes import READ_SECRETS, SECRETS, environment, own_environment
-from pipeline.operations.figures import collect
+from pipeline.operations.status import collect_figures
 from pipeline.store.connections.database import Database
 from schemas.kinds import KINDS
 from schemas.load_settings import load_settings
@@ -50,7 +50,7 @@ def run(process: str, settings: Settings) -> None:
     elif process == "metrics":
         broker.look(settings, workers=True)
         with pytest.raises(Exception, match="cannot be reached"):
-            collect(Database.from_settings(settings), 1)
+            collect_figures(Database.from_settings(settings), 1)
     else:
         make_app(settings)
     if process in QUEUES:

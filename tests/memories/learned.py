@@ -11,7 +11,7 @@ from sqlalchemy import text
 from pipeline.memories.statements import new_id
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import jobs
-from schemas.memory.facts import RULES
+from schemas.facts import RULES
 from tests.conftest import TENANT
 from tests.test_pipeline import embed_all
 

@@ -11,8 +11,7 @@ from pipeline.people import identities, suppression
 from pipeline.recall import build_context
 from pipeline.store.chats import chats as store_chats
 from pipeline.store.connections.database import Database
-from schemas.memory.documents import DocumentFilter, DocumentIn
-from schemas.memory.memories import MemoryFilter
+from schemas.memories import DocumentFilter, DocumentIn, MemoryFilter
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings

@@ -6,13 +6,13 @@ import pytest
 
 from pipeline.erasure import edits, export, forget
 from pipeline.memories import entities, manual_changes
-from pipeline.memories.fact_entities import entities_of
+from pipeline.memories.entities import entities_of
 from pipeline.store.connections.database import Database
 from schemas.errors import NotFound
-from schemas.memory.entities import Entity, EntityFilter, EntityPlace
-from schemas.memory.memory_changes import MemoryCorrection
+from schemas.facts import Entity, EntityFilter, EntityPlace
+from schemas.memories import MemoryCorrection
 from schemas.messages import ChatIn
-from schemas.people.forgetting import Subject
+from schemas.people import Subject
 from tests.conftest import TENANT, Templates
 from tests.memories.test_learning import DIRECT, GROUP, Talk
 from tests.memories.told import ToldModel, fact

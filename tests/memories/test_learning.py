@@ -11,15 +11,15 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich.protocols import People
 from pipeline.erasure import edits, forget
 from pipeline.ingest import accept
-from pipeline.ingest.policy import SessionPolicy
+from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.memories.learn import Learning, learner
 from pipeline.people import suppression
 from pipeline.store.connections.database import Database
 from schemas.errors import ProviderFailed
-from schemas.memory.facts import RULES, Fact
+from schemas.facts import RULES, Fact
 from schemas.messages import ChatIn
-from schemas.people.forgetting import Subject
+from schemas.people import Subject
 from schemas.sessions import Message
 from tests.conftest import POLICY, SESSION_POLICY, TENANT, message
 from tests.memories.told import fact

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich.vectors import embed
+from pipeline.enrich import embed
 from pipeline.ingest import accept
 from pipeline.jobs import runner
 from pipeline.memories import manual_changes, statements
@@ -17,8 +17,7 @@ from pipeline.people import suppression
 from pipeline.store.connections.database import Database
 from pipeline.store.memories import memories
 from schemas.errors import Conflict, InvalidInput, NotFound
-from schemas.memory.memories import MemoryIn
-from schemas.memory.memory_changes import MemoryCorrection, MemoryEdit, MemoryPromotion
+from schemas.memories import MemoryCorrection, MemoryEdit, MemoryIn, MemoryPromotion
 from schemas.messages import ChatIn
 from tests.conftest import POLICY, TENANT, message
 from tests.memories.learned import change, evidence

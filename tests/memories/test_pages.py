@@ -7,13 +7,12 @@ from uuid import UUID
 import pytest
 
 from pipeline.ingest import accept
-from pipeline.memories import manual_changes, pages, statements
+from pipeline.memories import entities, manual_changes, statements
 from pipeline.store.connections.database import Database
 from schemas.errors import NotFound
-from schemas.memory.memories import MemoryIn
-from schemas.memory.memory_changes import MemoryCorrection
+from schemas.memories import MemoryCorrection, MemoryIn
 from schemas.messages import ChatIn
-from schemas.people.user_pages import KnownMemory, UserFilter, UserPage
+from schemas.people import KnownMemory, UserFilter, UserPage
 from tests.conftest import EPOCH, TENANT, message
 from tests.memories.learned import change, evidence
 
@@ -40,7 +39,7 @@ def write(database: Database, content: str, chat: ChatIn = HOUSE, **fields: Any)
 
 
 def page(database: Database, chat: ChatIn) -> UserPage:
-    return pages.user_page(database, TENANT, ANN, UserFilter(chat_id=chat.chat_id))
+    return entities.user_page(database, TENANT, ANN, UserFilter(chat_id=chat.chat_id))
 
 
 def contents(memories: list[KnownMemory]) -> set[str]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipeline.enrich.protocols import People
-from schemas.memory.facts import Fact
+from schemas.facts import Fact
 from schemas.sessions import Message
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from ops.local.embedded.ports import free_port
+from ops.local.embedded.server import free_port
 from ops.local.processes import environment, metrics_command
 from schemas.settings import Settings
 from tests.waiting import until

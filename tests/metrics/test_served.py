@@ -9,19 +9,19 @@ from sqlalchemy import Connection, text
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich.vectors import embed
-from pipeline.ingest import accept, left_out
-from pipeline.ingest.policy import SessionPolicy
+from pipeline.enrich import embed
+from pipeline.ingest import accept
+from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.llm import limits
 from pipeline.llm.gateway import Call, Gateway
-from pipeline.operations import figures, status
+from pipeline.operations import status
 from pipeline.recall import build_context
+from pipeline.store import llm_calls
 from pipeline.store.connections.database import Database
-from pipeline.store.models import llm_limits
-from pipeline.store.operations import processes
+from pipeline.store.operations import stats
 from pipeline.store.operations.counters import DayFigure
-from pipeline.store.operations.processes import Process
+from pipeline.store.operations.stats import RunningProcess
 from schemas.errors import ProviderUnavailable
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
@@ -33,7 +33,7 @@ from tests.llm.chat_models import ScriptedModel, asking
 from tests.metrics.conftest import Shown, read, serving
 from tests.test_pipeline import place, run
 from tests.waiting import until
-from workers.metrics.counted import Totals
+from workers.metrics.families import Totals
 
 CHATS = ("app:сад", "app:客厅", "app:الحديقة", 'app:"quoted"\n\\{chat}')
 NAMES = ("Δήμητρα", "小明", "Боб")
@@ -129,12 +129,12 @@ def test_figures_read_one_after_the_other_are_of_one_moment(
         hand_over(database, "app:between")
         return counts
 
-    before = figures.collect(database, 60)
+    before = status.collect_figures(database, 60)
     monkeypatch.setattr(status, "job_counts", counting)
     # Then it counts neither their job nor them, and the next counts both
-    assert figures.collect(database, 60).unplaced == before.unplaced
+    assert status.collect_figures(database, 60).unplaced == before.unplaced
     monkeypatch.undo()
-    after = figures.collect(database, 60)
+    after = status.collect_figures(database, 60)
     assert after.unplaced == before.unplaced + 6
     pending = [next(kind.pending for kind in read.jobs if kind.kind == "ingest") for read in (before, after)]
     assert pending[1] == pending[0] + 1
@@ -145,7 +145,7 @@ def test_what_was_left_out_is_shown_by_platform_and_reason(
 ) -> None:
     name = 'left_out_total platform="telegram" reason="cut"'
     before = fresh(ask, lambda shown: name in shown)[name]
-    left_out.report(database, TENANT, "telegram:-100", {"cut": 3, "unreadable": 0}, {"Боб": 1})
+    accept.report_left_out(database, TENANT, "telegram:-100", {"cut": 3, "unreadable": 0}, {"Боб": 1})
     shown = fresh(ask, lambda shown: shown[name] == before + 3)
     assert shown['left_out_total platform="slack" reason="unreadable"'] == 0
 
@@ -154,7 +154,7 @@ def test_every_metric_and_label_that_the_dashboard_and_the_alerts_name_is_shown(
     ask: Callable[[], str], database: Database
 ) -> None:
     with database.tenant("") as connection:
-        llm_limits.lock(connection, "models.example:443")
+        llm_calls.lock_provider(connection, "models.example:443")
     fresh(ask, lambda shown: any(name.startswith("provider_stopped") for name in shown))
     families = list(text_string_to_metric_families(ask()))
     shown = {sample.name: set(sample.labels) for family in families for sample in family.samples}
@@ -197,7 +197,7 @@ def test_what_waits_for_a_setting_that_is_off_is_shown_and_not_late(
     off = {"session_memory_enabled": False, "llm_daily_tokens": 5}
     for kind, stated in (("api", {}), ("worker summarize", off)):
         with database.tenant("") as connection:
-            processes.state(connection, Process(kind, "host", 1, stated))
+            stats.state_process(connection, RunningProcess(kind, "host", 1, stated))
     # Then it waits, and is not late; what differs is counted
     shown = fresh(ask, lambda shown: shown['jobs_waiting kind="summarize"'] > 0)
     assert shown['job_late_seconds kind="summarize"'] == shown['lag_seconds until="summarized"'] == 0
@@ -205,7 +205,7 @@ def test_what_waits_for_a_setting_that_is_off_is_shown_and_not_late(
     assert (shown['processes kind="api"'], shown['processes kind="metrics"']) == (1, 1)
     for kind, stated in (("api", {}), ("worker summarize", off)):
         with database.tenant("") as connection:
-            processes.state(connection, Process(kind, "host", 1, stated), ends=True)
+            stats.state_process(connection, RunningProcess(kind, "host", 1, stated), ends=True)
     fresh(ask, lambda shown: shown["settings_differing"] == 0)
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pipeline.ingest.accept import accept
-from pipeline.ingest.policy import SessionPolicy
+from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current

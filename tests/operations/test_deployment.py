@@ -10,12 +10,12 @@ from sqlalchemy import text
 
 from pipeline.operations.deployment import KEPT, Deployment
 from pipeline.store.connections.database import Database
-from pipeline.store.operations import processes
-from pipeline.store.operations.processes import Process
+from pipeline.store.operations import stats
+from pipeline.store.operations.stats import RunningProcess
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace
 from tests.conftest import TENANT
-from workers import statement
+from workers import claim_file
 
 SECRETS = {
     "database_url": "postgresql://app:geheim@db:5432/x",
@@ -39,7 +39,10 @@ def running(*settings: Settings, kinds: str = "summarize sweep embed") -> Deploy
     """A worker of each of these settings, the first of which began last."""
     names = kinds.split()
     return Deployment(
-        [Process(f"worker {names[n]}", "host", n + 1, each.stated()) for n, each in enumerate(settings)]
+        [
+            RunningProcess(f"worker {names[n]}", "host", n + 1, each.stated())
+            for n, each in enumerate(settings)
+        ]
     )
 
 
@@ -75,7 +78,7 @@ def test_the_deployments_settings_take_the_place_of_a_shells_but_for_its_own_sec
     elsewhere = running(of(**SMALL, openai_base_url="http://elsewhere.example.org/v1")).over(here)
     assert elsewhere.openai_api_key == KEPT
     # and where nothing that acts on data runs, a shell speaks for itself
-    idle = Deployment([Process("metrics", "host", 1, there.stated())])
+    idle = Deployment([RunningProcess("metrics", "host", 1, there.stated())])
     assert idle.over(here) == here
     assert [note.split(":")[0] for note in idle.notes(here)] == [
         "No running HTTP API or worker says what it runs with"
@@ -142,7 +145,7 @@ def test_what_is_sent_is_what_the_running_processes_send(
 
 def seen(database: Database) -> list[str]:
     with database.tenant(TENANT) as connection:
-        return [process.kind for process in processes.running(connection)]
+        return [process.kind for process in stats.running_processes(connection)]
 
 
 def test_what_any_process_sends_is_sent_even_if_the_others_were_restarted_with_its_flag_off() -> None:
@@ -154,12 +157,12 @@ def test_what_any_process_sends_is_sent_even_if_the_others_were_restarted_with_i
 def test_a_process_is_there_until_it_ends_or_is_silent_for_long(
     database: Database, settings: Settings
 ) -> None:
-    statement.start("worker embed", settings, database)
-    statement.stop()
+    claim_file.start_stating("worker embed", settings, database)
+    claim_file.stop_stating()
     assert seen(database) == []
     for kind in ("api", "worker embed"):
         with database.tenant("") as connection:
-            processes.state(connection, Process(kind, "host", 1, settings.stated()))
+            stats.state_process(connection, RunningProcess(kind, "host", 1, settings.stated()))
     assert sorted(seen(database)) == ["api", "worker embed"]
     with database.tenant("") as connection:
         # as if it had been killed a while ago

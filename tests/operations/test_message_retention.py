@@ -7,8 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.ingest import accept, session_ranges
-from pipeline.ingest.accept import Accepted
-from pipeline.ingest.pruned import MessageLimits
+from pipeline.ingest.accept import Accepted, MessageLimits
 from pipeline.jobs import runner
 from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current

@@ -18,10 +18,9 @@ from pipeline.people import suppression
 from pipeline.store.connections.database import Database
 from pipeline.store.memories import memories
 from schemas.errors import DatabaseUnavailable
-from schemas.memory.memories import MemoryIn
-from schemas.memory.memory_changes import MemoryCorrection
+from schemas.memories import MemoryCorrection, MemoryIn
 from schemas.messages import ChatIn
-from schemas.people.forgetting import Subject
+from schemas.people import Subject
 from schemas.settings import Settings
 from tests.conftest import SESSION_POLICY, TENANT, message
 from tests.test_pipeline import CHAT, place, rows, run

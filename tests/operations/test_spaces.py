@@ -10,7 +10,7 @@ from sqlalchemy import Engine, text
 from ops.local import migrate
 from pipeline.clients.by_space import SpaceEmbedders
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich.vectors import embed
+from pipeline.enrich import embed
 from pipeline.erasure import edits
 from pipeline.ingest import accept
 from pipeline.jobs.dead_letters import JobFilter, listing
@@ -18,12 +18,12 @@ from pipeline.memories.statements import remember
 from pipeline.operations import backfill, spaces
 from pipeline.recall import search
 from pipeline.recall.request import QueryEmbedder
+from pipeline.store import vector_spaces, vectors
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import backfills
-from pipeline.store.vectors import indexes, vectors
 from schemas.backfills import Backfill, BackfillRequest
 from schemas.errors import Busy, InvalidInput, ProviderRejected, ProviderUnavailable
-from schemas.memory.memories import MemoryIn
+from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.search import SearchQuery
 from schemas.settings import Settings
@@ -255,17 +255,17 @@ def test_a_retired_space_is_not_written_its_vectors_are_deleted_and_it_can_be_ma
     with deployment.owner.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         active = vectors.active_space(connection)
         assert active is not None
-        indexes.build_index(connection, "message", active)
+        vector_spaces.build_index(connection, "message", active)
     deployment.add()
     deployment.fill()
     deployment.work()
     switched = deployment.activate()
     # the indexes that the active space had were built before the switch
     with deployment.owner.connect() as connection:
-        assert indexes.is_indexed(connection, "message", switched.space)
+        assert vector_spaces.is_indexed(connection, "message", switched.space)
     retired = spaces.retire(deployment.owner, OLD.name)
     with deployment.owner.connect() as connection:
-        assert indexes.is_indexed(connection, "message", active) is None
+        assert vector_spaces.is_indexed(connection, "message", active) is None
     # a retirement that is interrupted before the vectors are deleted
     with database.tenant(TENANT) as connection:
         (told,) = connection.execute(text("SELECT id FROM messages WHERE external_id = 'm103'")).one()

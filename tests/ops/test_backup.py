@@ -14,20 +14,20 @@ import pytest
 from alembic import command
 
 from migrations import REVISION
-from ops.commands.data.forget import write_forgotten
+from ops.commands.forget import write_forgotten
 from ops.local import migrate
 from ops.local.embedded.folder import open_lock, take
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.stack import LOCK
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.erasure import forget, forgotten
+from pipeline.erasure import forget
 from pipeline.ingest.accept import accept
 from pipeline.people import api_keys
+from pipeline.store import api_keys as stored_keys
 from pipeline.store.connections.database import Database
-from pipeline.store.people import api_keys as stored_keys
-from schemas.bots.keys import KeyIn, NewKey, Rotation
+from schemas.bots import KeyIn, NewKey, Rotation
 from schemas.messages import ChatIn
-from schemas.people.forgetting import Subject
+from schemas.people import Subject
 from tests.conftest import TENANT, message
 from tests.ops.conftest import Here
 from tests.ops.running import backscroll
@@ -124,7 +124,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         api_keys.revoke(database, TENANT, keys[0].id)
         api_keys.rotate(database, TENANT, keys[1].id, Rotation(keep_hours=0))
         api_keys.rotate(database, TENANT, keys[2].id, Rotation(keep_hours=24))
-        listed = forgotten.suppressed(database, TENANT)
+        listed = forget.suppressed(database, TENANT)
         assert listed is not None
         write_forgotten(folder / "забыто.jsonl", listed)
         database.close()

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from ops.local import processes
-from pipeline.clients.destinations import sent_elsewhere
-from pipeline.clients.factory import make_summary_model
+from pipeline.clients.factory import make_summary_model, sent_elsewhere
 from schemas.load_settings import load_settings
 from schemas.settings import Settings
 from workers import queues

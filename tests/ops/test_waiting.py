@@ -8,7 +8,7 @@ from rich.console import Console
 from sqlalchemy import text
 
 from ops.console import waiting
-from ops.console.interrupts import held_back
+from ops.console.waiting import interrupts_deferred
 from pipeline.ingest.accept import accept
 from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
@@ -50,7 +50,7 @@ def test_what_is_waited_for_is_said(
 
 def test_it_waits_until_it_is_let_through() -> None:
     done = []
-    with pytest.raises(KeyboardInterrupt), held_back() as let_through:
+    with pytest.raises(KeyboardInterrupt), interrupts_deferred() as let_through:
         let_through()
         signal.raise_signal(signal.SIGINT)
         done.append("what was under way")
@@ -61,7 +61,7 @@ def test_it_waits_until_it_is_let_through() -> None:
 
 def test_the_second_does_not_wait_and_afterwards_all_is_as_before() -> None:
     before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt), held_back():
+    with pytest.raises(KeyboardInterrupt), interrupts_deferred():
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before

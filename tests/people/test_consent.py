@@ -9,12 +9,12 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.ingest import accept
-from pipeline.people import identities, membership, suppression
+from pipeline.people import identities, suppression
 from pipeline.people.suppression import Named
 from pipeline.store.connections.database import Database
 from pipeline.store.erasure import suppression as suppression_list
 from schemas.errors import InvalidInput, NotFound
-from schemas.memory.memories import MemoryIn
+from schemas.memories import MemoryIn
 from schemas.messages import ChatIn, MessageIn
 from tests.conftest import EPOCH, message
 from tests.people.test_identities import speaks
@@ -206,7 +206,7 @@ def test_nothing_is_learned_of_whoever_is_switched_off_under_any_id_until_they_a
 
 
 def members(database: Database, tenant: str, chat: str = CHAT.chat_id) -> tuple[list[str], bool]:
-    found = membership.show(database, tenant, chat)
+    found = identities.show_members(database, tenant, chat)
     return found.members, found.unnamed
 
 
@@ -218,7 +218,7 @@ def change(
     left: Sequence[str] = (),
     at: datetime | None = None,
 ) -> None:
-    membership.change(database, tenant, CHAT.chat_id, joined, left, at)
+    identities.change_members(database, tenant, CHAT.chat_id, joined, left, at)
 
 
 def test_members_come_and_go_and_an_event_that_is_repeated_brings_nobody_back(
@@ -232,7 +232,7 @@ def test_members_come_and_go_and_an_event_that_is_repeated_brings_nobody_back(
         change(shared, tenant, joined=["test:ann"], at=at)
         assert members(shared, tenant) == (["test:bob", "test:cy"], False)
     # in another chat she has not left
-    membership.change(shared, tenant, OTHER.chat_id, ["test:ann"], [], BEFORE)
+    identities.change_members(shared, tenant, OTHER.chat_id, ["test:ann"], [], BEFORE)
     assert members(shared, tenant, OTHER.chat_id) == (["test:ann"], False)
     change(shared, tenant, joined=["test:ann"], at=AFTER)
     assert members(shared, tenant) == (["test:ann", "test:bob", "test:cy"], False)
@@ -267,12 +267,12 @@ def test_whoever_is_forgotten_or_off_is_in_a_chat_without_a_name_or_not_at_all(
     # one without a time may be either: somebody is there, nobody knows who
     change(shared, tenant, joined=["test:eve"])
     assert members(shared, tenant) == (["test:bob"], True)
-    membership.set_members(shared, tenant, CHAT.chat_id, ["test:bob"])
+    identities.set_members(shared, tenant, CHAT.chat_id, ["test:bob"])
     assert members(shared, tenant) == (["test:bob"], False)
     for at in (NOON, None):
         change(shared, tenant, joined=["test:dee"], at=at)
         assert members(shared, tenant) == (["test:bob"], True)
-    told = membership.set_members(
+    told = identities.set_members(
         shared, tenant, CHAT.chat_id, ["test:bob", "test:dee", "test:cy", "test:bob"]
     )
     assert (told.members, told.unnamed) == (["test:bob", "test:cy"], True)
@@ -297,22 +297,22 @@ def test_whoever_is_off_and_spoke_before_anybody_else_is_there_without_a_name(
     accept.accept(shared, tenant, OTHER, off)
     for chat_id in ("test:dees", OTHER.chat_id):
         with pytest.raises(NotFound):
-            membership.show(shared, tenant, chat_id)
+            identities.show_members(shared, tenant, chat_id)
 
 
 def test_an_event_makes_the_chat_that_nobody_knows_but_none_that_was_forgotten_since(
     shared: Database, tenant: str
 ) -> None:
     for chat_id in (CHAT.chat_id, OTHER.chat_id):
-        for unknown in (membership.show, lambda *where: membership.set_members(*where, ["test:ann"])):
+        for unknown in (identities.show_members, lambda *where: identities.set_members(*where, ["test:ann"])):
             with pytest.raises(NotFound, match=chat_id):
                 unknown(shared, tenant, chat_id)
     forget(shared, tenant, ("chat", CHAT.chat_id))
     change(shared, tenant, joined=["test:ann"], at=NOON)
     with pytest.raises(NotFound):
-        membership.show(shared, tenant, CHAT.chat_id)
+        identities.show_members(shared, tenant, CHAT.chat_id)
     change(shared, tenant, joined=["test:ann"], at=AFTER)
-    membership.change(shared, tenant, OTHER.chat_id, ["test:ann"], [], BEFORE)
+    identities.change_members(shared, tenant, OTHER.chat_id, ["test:ann"], [], BEFORE)
     for chat_id in (CHAT.chat_id, OTHER.chat_id):
         assert members(shared, tenant, chat_id) == (["test:ann"], False)
 
@@ -321,8 +321,8 @@ CHANGES: list[Callable[[Database, str], object]] = [
     lambda database, tenant: identities.link(database, tenant, "a:1", "ann"),
     lambda database, tenant: identities.unlink(database, tenant, "a:1"),
     lambda database, tenant: suppression.remember_user(database, tenant, "a:1", remembered=False),
-    lambda database, tenant: membership.set_members(database, tenant, CHAT.chat_id, ["a:1"]),
-    lambda database, tenant: membership.change(database, tenant, CHAT.chat_id, ["a:1"], [], NOON),
+    lambda database, tenant: identities.set_members(database, tenant, CHAT.chat_id, ["a:1"]),
+    lambda database, tenant: identities.change_members(database, tenant, CHAT.chat_id, ["a:1"], [], NOON),
 ]
 
 

@@ -13,14 +13,14 @@ from pipeline.erasure import export, forget
 from pipeline.ingest import accept
 from pipeline.memories import statements
 from pipeline.operations.retention import prune, retention_of
-from pipeline.people import identities, membership, suppression
+from pipeline.people import identities, suppression
 from pipeline.recall import build_context
 from pipeline.store.connections.database import Database
 from schemas.errors import Retryable
-from schemas.memory.memories import MemoryFilter, MemoryIn
+from schemas.memories import MemoryFilter, MemoryIn
 from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery
-from schemas.people.forgetting import Subject
+from schemas.people import Subject
 from schemas.settings import Settings
 from tests.conftest import SESSION_POLICY, message
 from tests.test_pipeline import run
@@ -192,4 +192,4 @@ def test_whoever_speaks_while_they_are_forgotten_is_a_member(shared: Database, t
         run(shared, "forget", forget.forgetter(shared, SESSION_POLICY))
         speaking.result(SECONDS)
     # and a bot is none
-    assert membership.show(shared, tenant, CHAT.chat_id).members == ["test:ann", "test:bob"]
+    assert identities.show_members(shared, tenant, CHAT.chat_id).members == ["test:ann", "test:bob"]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pipeline.people.visibility import Place, is_alone, may_show, place_of_question, visible
 from pipeline.store.chats.membership import Visible
-from schemas.memory.memories import VisibilityPolicy
+from schemas.memories import VisibilityPolicy
 
 PEOPLE = st.frozensets(st.sampled_from(["ann", "bob", "cy", "zoe"]))
 KINDS = st.sampled_from(["group", "direct", "thread"])

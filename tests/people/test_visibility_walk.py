@@ -11,11 +11,11 @@ import pytest
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ingest import accept
 from pipeline.memories import statements
-from pipeline.people import identities, membership, suppression
+from pipeline.people import identities, suppression
 from pipeline.recall import build_context
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
-from schemas.memory.memories import MemoryIn
+from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
@@ -177,7 +177,7 @@ def test_a_tenant_may_show_more_or_less(walked: Database, policy: str, where: se
 
 def test_a_bot_that_knows_who_is_there_may_say_so(walked: Database) -> None:
     def shown_in(name: str, *members: str) -> set[str]:
-        membership.set_members(walked, TENANT, chat_id(name), members)
+        identities.set_members(walked, TENANT, chat_id(name), members)
         query = ContextQuery.model_validate(question(name, None))
         answer = build_context(walked, TENANT, query, embedder=None, settings=DEFAULTS).model_dump_json()
         return {name for name in CHATS if planted(name, "organization") in answer}
@@ -187,10 +187,10 @@ def test_a_bot_that_knows_who_is_there_may_say_so(walked: Database) -> None:
         assert shown_in("small", "telegram:ann", "telegram:bob", "telegram:cy") == {"small", "large"}
         # Dee has left; while she is there her name is not kept
         assert shown_in("with-dee", "telegram:ann", "telegram:dee") == {"with-dee"}
-        assert membership.show(walked, TENANT, chat_id("with-dee")).unnamed
+        assert identities.show_members(walked, TENANT, chat_id("with-dee")).unnamed
         left = {"with-dee", "small", "small-at-work", "large"}
         assert shown_in("with-dee", "telegram:ann", "telegram:bob") == left
         assert shown_in("silent", "telegram:bob", "slack:ann") == {"silent"} | left
     finally:
         for name in ("small", "with-dee", "silent"):
-            membership.set_members(walked, TENANT, chat_id(name), CHATS[name][1])
+            identities.set_members(walked, TENANT, chat_id(name), CHATS[name][1])

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ops.sources.source import open_source
+from ops.source import open_source
 from pipeline.platforms.records import (
     Ambiguous,
     Broken,

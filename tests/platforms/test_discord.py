@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.platforms.discord import export as discord
+from pipeline.platforms import discord as discord
 from pipeline.platforms.records import ImportOptions
 from tests.platforms.reading import Read, read_path, sort
 
@@ -14,7 +14,7 @@ CHANNEL = "discord/Harbour - general [700].json"
 
 
 def read(value: object, **options: str) -> Read:
-    return sort(discord.parse(io.BytesIO(json.dumps(value).encode()), ImportOptions(**options)))  # type: ignore[arg-type]
+    return sort(discord.parse_export(io.BytesIO(json.dumps(value).encode()), ImportOptions(**options)))  # type: ignore[arg-type]
 
 
 def said(**fields: Any) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def test_people_are_named_where_an_export_leaves_their_numbers() -> None:
 
 def test_a_file_that_breaks_off_gives_what_came_before() -> None:
     whole = json.dumps(channel(said(id="1"), said(id="2"), said(id=""))).encode()
-    cut = sort(discord.parse(io.BytesIO(whole[:-80]), ImportOptions()))
+    cut = sort(discord.parse_export(io.BytesIO(whole[:-80]), ImportOptions()))
     assert cut.ids == ["1", "2"]
     assert [broken.breaks_off for broken in cut.broken] == [True]
 

@@ -8,12 +8,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.platforms import discord as discord
 from pipeline.platforms import jsonlines, messenger, signal
-from pipeline.platforms.discord import export as discord
+from pipeline.platforms import slack_export as slack
+from pipeline.platforms import telegram_export as telegram
 from pipeline.platforms.formats import FORMATS, detect
 from pipeline.platforms.records import ImportOptions
-from pipeline.platforms.slack import export as slack
-from pipeline.platforms.telegram import export as telegram
 from pipeline.platforms.whatsapp import export as whatsapp
 from schemas.errors import InvalidInput
 from tests.platforms.reading import sort
@@ -71,7 +71,7 @@ def test_whatsapp_takes_any_lines(lines: list[str]) -> None:
 @given(st.binary())
 def test_json_parsers_take_any_bytes(raw: bytes) -> None:
     sort(telegram.parse(io.BytesIO(raw), OPTIONS))
-    sort(discord.parse(io.BytesIO(raw), OPTIONS))
+    sort(discord.parse_export(io.BytesIO(raw), OPTIONS))
     sort(messenger.parse(io.BytesIO(raw), OPTIONS))
     sort(signal.parse(raw.decode("utf-8", "surrogateescape").splitlines(), OPTIONS))
     sort(slack.parse(["channels.json", "a/2024-01-01.json"], lambda _: raw, OPTIONS))
@@ -96,7 +96,7 @@ def test_telegram_takes_any_json(messages: list[Any], header: dict[str, Any]) ->
 @given(few(discord_messages), few(messenger_messages), json_values)
 def test_discord_and_messenger_take_any_json(chats: list[Any], threads: list[Any], header: Any) -> None:
     for parse, whole in (
-        (discord.parse, {"channel": header, "messages": chats}),
+        (discord.parse_export, {"channel": header, "messages": chats}),
         (
             messenger.parse,
             {"participants": header, "messages": threads, "title": header, "thread_path": header},

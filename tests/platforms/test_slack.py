@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from pipeline.platforms import slack_export as slack
 from pipeline.platforms.records import ImportOptions
-from pipeline.platforms.slack import export as slack
-from pipeline.platforms.slack.slack_text import plain
+from pipeline.platforms.slack_export import plain_text
 from tests.platforms.reading import FIXTURES, Read, read_path, sort
 
 
@@ -97,7 +97,7 @@ def test_the_clock_that_its_people_have_is_named_for_who_did_not_say_one() -> No
     ],
 )
 def test_markup_is_written_out(markup: str, text: str) -> None:
-    assert plain(markup, {"U1": "Ana"}) == text
+    assert plain_text(markup, {"U1": "Ana"}) == text
 
 
 # Two workspaces have each a channel of one name, and share another; some are in no list of their workspace.

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ops.sources.exports import SeveralExports
-from ops.sources.source import open_source
+from ops.exports import SeveralExports
+from ops.source import open_source
+from pipeline.platforms import telegram_export as telegram
 from pipeline.platforms.records import ImportOptions
-from pipeline.platforms.telegram import export as telegram
 from schemas.errors import InvalidInput
 from tests.platforms.reading import FIXTURES, read_path, sort
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from pipeline.platforms import telegram_export as telegram
 from pipeline.platforms.records import ImportOptions
-from pipeline.platforms.telegram import export as telegram
 from tests.platforms.reading import Read, read_path, sort
 
 

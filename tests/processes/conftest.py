@@ -18,14 +18,14 @@ from pytest_celery.fixtures.setup import celery_setup, celery_setup_cls  # noqa:
 from sqlalchemy import text
 
 from ops.local import processes
-from ops.local.embedded.ports import free_port
 from ops.local.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.server import free_port
 from pipeline.ingest import accept as ingest
 from pipeline.ingest import place as placing
-from pipeline.ingest.policy import SessionPolicy
+from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.operations.status import Progress, progress
 from pipeline.store.connections.database import Database
-from pipeline.store.jobs import outdated
+from pipeline.store.jobs import jobs
 from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
 from tests.conftest import EPOCH, TENANT, copied, settings_of
@@ -124,7 +124,7 @@ class Deployment:
         self.accept(chat, messages)
         with self.database.tenant(TENANT) as connection:
             placing.place(connection, TENANT, {chat: None}, SessionPolicy.of(self.settings))
-            outdated.drop(connection, TENANT, ["ingest"], [chat])
+            jobs.drop(connection, TENANT, ["ingest"], [chat])
             connection.execute(
                 text("UPDATE jobs SET due_at = due_at + interval '1 day' WHERE due_at IS NOT NULL")
             )

@@ -1,5 +1,5 @@
 """A worker whose shutdown may hang for a second instead of ten, if it imports this (`-I tests.processes.hasty`)."""
 
-from workers import shutdown
+from workers import signals
 
-vars(shutdown).update(CLOSING_SECONDS=1.0)
+vars(signals).update(CLOSING_SECONDS=1.0)

@@ -17,8 +17,8 @@ from pytest_celery.api.base import CeleryTestNode
 from pytest_celery.api.container import CeleryTestContainer
 
 from ops.local.embedded.binaries import redis_server
-from ops.local.embedded.ports import LOOPBACK, free_port
 from ops.local.embedded.process import die_with_parent
+from ops.local.embedded.server import LOOPBACK, free_port
 from tests.ops.running import unwatched
 from tests.waiting import until
 

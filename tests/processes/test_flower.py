@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from ops.local import processes
-from ops.local.embedded.ports import free_port
 from ops.local.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.server import free_port
 from tests.processes.conftest import deployed
 from tests.processes.nodes import Process, WorkerProcess
 from workers.queues import QUEUES

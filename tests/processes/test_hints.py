@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from sqlalchemy import text
 
 from pipeline.ingest import accept
-from pipeline.ingest.policy import SessionPolicy
+from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import jobs
 from schemas.errors import JobsFailed
@@ -28,7 +28,7 @@ from workers import queues, resources
 from workers.app import make_app
 from workers.queues import OF_KIND
 from workers.resources import Resources
-from workers.tasks.sweep import MAX_WAITING_SWEEPS
+from workers.tasks import MAX_WAITING_SWEEPS
 
 amounts = st.dictionaries(st.sampled_from(sorted(OF_KIND)), st.integers(0, 600))
 

@@ -9,7 +9,7 @@ import pytest
 
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.operations import deployment as running
-from pipeline.store.operations import processes as stored
+from pipeline.store.operations import stats as stored
 from tests.ops.running import backscroll
 from tests.processes.conftest import Deployment, clock, deployed, talk
 from tests.providers.chat_server import ChatServer
@@ -47,7 +47,7 @@ def start(deployment: Deployment, server: ChatServer, **flags: str) -> None:
     deployment.until(lambda: len(states(deployment)) == 2, "both say what they run with")
 
 
-def states(deployment: Deployment) -> list[stored.Process]:
+def states(deployment: Deployment) -> list[stored.RunningProcess]:
     with deployment.database.tenant("") as connection:
         return list(running.Deployment.of(connection).processes)
 

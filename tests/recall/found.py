@@ -42,7 +42,7 @@ def candidate(number: int, text: str = "hm", **fields: Any) -> Candidate:
         "terms": {},
         "length": 5,
         "cosine": None,
-        "cues": message_cues.read(text, "english"),
+        "cues": message_cues.read_cues(text, "english"),
     }
     return Candidate(message=message(text, speaker, id=number)._replace(**said), **given | fields)
 

@@ -7,18 +7,18 @@ from functools import partial
 import pytest
 
 from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.enrich import embed
 from pipeline.enrich.summaries import summarize
 from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
 from pipeline.enrich.summaries.summary_policy import SummaryPolicy
-from pipeline.enrich.vectors import embed
 from pipeline.ingest import accept, place, session_ranges
-from pipeline.ingest.policy import SessionPolicy
+from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.store.connections.database import Database
 from pipeline.text import fencing
 from schemas.errors import InvalidInput
-from schemas.memory.memories import MemoryIn
+from schemas.memories import MemoryIn
 from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
 from schemas.vectors import Vector
@@ -227,7 +227,7 @@ def test_a_time_counted_from_an_event_is_found_and_told(filled: Database, settin
 
 def test_a_budget_is_kept_by_the_tokenizer_of_the_model(filled: Database, settings: Settings) -> None:
     pytest.importorskip("bpe_openai", reason="the extra `tokens` is not installed")
-    from pipeline.clients.tokenizers import tokenizer_for
+    from pipeline.clients.known_models import tokenizer_for
 
     found = ask(filled, settings, "the plumber and the boat", model="gpt-4.1-mini", budget_tokens=100)
     assert found.counted_by == "o200k_base"

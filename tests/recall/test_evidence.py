@@ -10,7 +10,7 @@ from pipeline.recall.relevance import SAID, By, Evidence, fitted
 from pipeline.recall.request import for_context
 from pipeline.store.connections.database import Database
 from schemas.evidence import EvidenceLevel
-from schemas.memory.memories import MemoryIn
+from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings

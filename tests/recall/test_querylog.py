@@ -14,9 +14,9 @@ from pipeline.store.connections.database import Database
 from pipeline.store.search import query_log as store
 from schemas.context import AnswerIn, Context, LoggedContext
 from schemas.errors import InvalidInput
-from schemas.memory.memories import MemoryIn
+from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
-from schemas.people.forgetting import Subject
+from schemas.people import Subject
 from schemas.settings import Settings
 from tests.conftest import SESSION_POLICY, TENANT, Templates, message
 from tests.ingest.test_quarantine import as_owner

@@ -13,14 +13,13 @@ from jsonschema import Draft202012Validator
 from pydantic import BaseModel, ValidationError
 
 import schemas
-from ops.console import options
-from ops.dev.bench import worst
+from ops.console import command
+from ops.dev.bench import senders
 from schemas.errors import InvalidInput
-from schemas.memory.memories import MemoryIn
-from schemas.memory.memory_changes import MemoryPromotion
+from schemas.memories import MemoryIn, MemoryPromotion
 from schemas.messages import MessageIn
 from schemas.payloads import ContextQuery, EditPayload, IngestPayload, QueuedIngest, parse_payload
-from schemas.people.forgetting import Subject
+from schemas.people import Subject
 from workers.api import bodies
 
 
@@ -72,7 +71,7 @@ def test_a_list_that_is_too_long_is_one_error_whatever_is_in_it(
 
 def test_nine_hundred_thousand_empty_items_take_little_memory_to_refuse() -> None:
     # Given a body of 2.6 MB whose items are all wrong
-    body = worst.bodies("a:b")["/v1/messages"]
+    body = senders.bodies("a:b")["/v1/messages"]
     # When it is read
     tracemalloc.start()
     try:
@@ -122,7 +121,7 @@ def test_a_time_that_not_every_clock_can_show_is_refused_by_the_name_of_its_fiel
 @pytest.mark.parametrize("given", ["9999-12-31T23:59-10:00", "10000-01-01"])
 def test_a_time_beyond_the_calendar_is_refused_on_the_command_line(given: str) -> None:
     with pytest.raises(InvalidInput, match="--since") as refused:
-        options.read_time(given, "since")
+        command.read_time(given, "since")
     assert refused.value.field == "since"
 
 

@@ -6,7 +6,7 @@ from urllib.parse import quote
 import pytest
 from redis.connection import parse_url
 
-from schemas.server_urls import postgres_parameters, redis_url
+from schemas.settings import postgres_parameters, redis_url
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,10 @@
 import pytest
 from sqlalchemy import create_engine
 
-from ops.dev import schema
+from ops.dev import generate
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.store.connections.database import Database
-from pipeline.store.operations import catalog
+from pipeline.store.operations import checks
 from schemas.settings import Settings
 from tests.commands.conftest import Run, run  # noqa: F401 - a fixture
 from tests.commands.test_doctor import as_superuser, may_mend
@@ -16,16 +16,16 @@ REPAIR = "run `backscroll dev schema`, or, where an old migration was edited, un
 
 def differing(database: Database) -> list[str]:
     with database.unscoped() as connection:
-        return [what for _, what in catalog.differences(connection)]
+        return [what for _, what in checks.catalog_differences(connection)]
 
 
 def test_what_migrations_make_is_written_beside_them(database: Database) -> None:
     with database.unscoped() as connection:
-        assert catalog.lines(connection) == schema.SCHEMA.read_text().splitlines(), REPAIR
+        assert checks.catalog_lines(connection) == generate.SCHEMA.read_text().splitlines(), REPAIR
 
 
 def test_a_committed_migration_is_never_edited() -> None:
-    assert schema.written() == schema.checksums(), REPAIR
+    assert generate.written_checksums() == generate.checksums(), REPAIR
 
 
 # What else differs is slow, or not kept apart.
@@ -54,7 +54,7 @@ def test_every_difference_is_named_and_whether_statements_fail_without_it(
         # which is rolled back
         with engine.connect() as connection:
             connection.exec_driver_sql(damage)
-            found = {what: is_needed for is_needed, what in catalog.differences(connection)}
+            found = {what: is_needed for is_needed, what in checks.catalog_differences(connection)}
         assert any(named in what for what in found), (damage, found)
         assert any(found.values()) == (damage in NEEDED), damage
     engine.dispose()

@@ -11,14 +11,14 @@ from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ingest import accept
 from pipeline.memories import documents
+from pipeline.store import vectors
 from pipeline.store.chats.membership import Seen, Visible
 from pipeline.store.connections.database import Database
 from pipeline.store.memories import memory_candidates
 from pipeline.store.memories.memory_candidates import FoundMemory, MemoryScope
 from pipeline.store.search import vector_search
 from pipeline.store.search.filters import Scope
-from pipeline.store.vectors import vectors
-from schemas.memory.documents import DocumentIn
+from schemas.memories import DocumentIn
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.conftest import TENANT, message

@@ -18,11 +18,11 @@ from pydantic import SecretStr
 from sqlalchemy import text
 
 from ops.local import backup, migrate
-from ops.local.embedded.ports import free_port
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.roles import LOGIN_ROLES, LoginRole, provision
+from ops.local.embedded.server import free_port
 from pipeline.ingest.accept import accept
-from pipeline.store.connections import poolers
+from pipeline.store.connections import trips
 from pipeline.store.connections.database import Database
 from schemas.errors import SettingsError
 from schemas.messages import ChatIn
@@ -131,7 +131,7 @@ def test_nothing_is_left_in_a_session_that_a_pooler_would_give_to_somebody_else(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, postgres: EmbeddedPostgres, database_name: str
 ) -> None:
     # Given a server that seems to be behind a pooler, so that it can be seen where there is none
-    monkeypatch.setattr(poolers, "is_pooled", lambda _: True)
+    monkeypatch.setattr(trips, "is_pooled", lambda _: True)
     kept = "SELECT (SELECT count(*) FROM pg_prepared_statements), current_setting('lock_timeout'), {}"
     with served(settings) as client:
         assert {talk(client, number) for number in range(8)} == {(202, 200)}

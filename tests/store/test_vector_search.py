@@ -7,11 +7,11 @@ import pytest
 from sqlalchemy import NullPool, create_engine, text
 
 from ops.local.embedded.postgres import EmbeddedPostgres
+from pipeline.store import vector_spaces, vectors
 from pipeline.store.connections.database import Database
 from pipeline.store.search import vector_search
 from pipeline.store.search.filters import Scope
 from pipeline.store.search.vector_search import VectorHits
-from pipeline.store.vectors import indexes, vectors
 from schemas.settings import Settings
 from schemas.vectors import Vector
 from tests.conftest import TENANT
@@ -57,7 +57,7 @@ def build_index(settings: Settings, kind: str = "message") -> None:
     )
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         (space,) = vectors.written_spaces(connection)
-        indexes.build_index(connection, kind, space)
+        vector_spaces.build_index(connection, kind, space)
 
 
 def search(

@@ -11,11 +11,11 @@ from sqlalchemy import Connection
 from ops.local import migrate
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.store import vectors
 from pipeline.store.connections.database import Database
 from pipeline.store.connections.statements import knowing_vectors, number
 from pipeline.store.search import vector_search
 from pipeline.store.search.filters import Scope
-from pipeline.store.vectors import vectors
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace
 from tests.conftest import TENANT

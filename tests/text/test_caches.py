@@ -11,7 +11,7 @@ from pipeline.ingest import accept
 from pipeline.recall import build_context
 from pipeline.store.connections.database import Database
 from schemas.payloads import ContextQuery
-from schemas.people.forgetting import Subject
+from schemas.people import Subject
 from schemas.settings import Settings
 from tests.conftest import SESSION_POLICY, TENANT, message
 from tests.recall.test_context import CHAT, do_all

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.text import languages
-from pipeline.text.calendars import calendar, calendars_of
+from pipeline.text.calendars import calendars_of
+from pipeline.text.calendars.spans import dates_named, days_from, times_named
 from tests.text.builders import listed
 
 EARLIEST = datetime(2025, 6, 10, tzinfo=UTC)
@@ -30,7 +31,7 @@ def told() -> Iterator[tuple[str, str, tuple[str, ...]]]:
 
 
 def spans(text: str, language: str) -> set[tuple[str, str]]:
-    found, _, _ = calendar.times(text, EARLIEST, NOW, language)
+    found, _, _ = times_named(text, EARLIEST, NOW, language)
     return {(str(start.date()), str(end.date())) for start, end in found}
 
 
@@ -49,14 +50,14 @@ def test_words_that_only_look_like_times_are_none(language: str) -> None:
 
 
 def test_what_may_be_a_share_stays_in_the_text_when_it_is_read_as_a_day() -> None:
-    assert calendar.times("what was on 3/5?", EARLIEST, NOW)[2] == "what was on 3/5?"
-    assert calendar.times("was war am 3.5.?", EARLIEST, NOW, "german")[2] == "was war  ?"
+    assert times_named("what was on 3/5?", EARLIEST, NOW)[2] == "what was on 3/5?"
+    assert times_named("was war am 3.5.?", EARLIEST, NOW, "german")[2] == "was war  ?"
 
 
 def test_a_weekend_may_be_the_last_the_coming_or_the_one_that_has_begun() -> None:
     assert spans("who is away at the weekend?", "english") == {SPANS["last weekend"], SPANS["coming weekend"]}
     sunday = NOW - timedelta(days=3)
-    found, _, _ = calendar.times("what did we do over the weekend?", EARLIEST, sunday)
+    found, _, _ = times_named("what did we do over the weekend?", EARLIEST, sunday)
     assert [str(start.date()) for start, _ in found] == ["2026-05-09"]
 
 
@@ -97,20 +98,20 @@ def test_any_text_in_any_language_names_times_in_order_and_in_its_zone(
 ) -> None:
     now = (datetime(1971, 1, 1, 23, 30, tzinfo=UTC) + timedelta(days=day)).astimezone(zone)
     earliest = now - timedelta(days=days)
-    found, of_nouns, left = calendar.times(text, earliest, now, language)
+    found, of_nouns, left = times_named(text, earliest, now, language)
     for start, end in (*found, *of_nouns):
         assert start < end
         assert start.tzinfo is not None
         assert end.utcoffset() is not None
     # only what is named leaves the text, each with a space for it
     assert len(left) <= len(text) + len(found)
-    assert set(calendar.dates(text, earliest, now, language)[0]) <= set(found)
-    assert all(1 <= length <= 7 for _, length in calendar.days(text, now.date(), language))
+    assert set(dates_named(text, earliest, now, language)[0]) <= set(found)
+    assert all(1 <= length <= 7 for _, length in days_from(text, now.date(), language))
 
 
 @pytest.mark.parametrize("language", EXAMPLES["days"])
 def test_what_counts_from_the_day_means_a_day(language: str) -> None:
     for told in listed(EXAMPLES["days"][language]):
         text, _, day = told.rpartition(" = ")
-        days = list(calendar.days(f"... {text} ...", date(2023, 5, 8), language))
+        days = list(days_from(f"... {text} ...", date(2023, 5, 8), language))
         assert days == [(date(2023, 5, int(day)), 1)], text

@@ -5,8 +5,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.text.chunking import split
-from pipeline.text.tokens import estimate
+from pipeline.text.tokens import estimate, split_chunks
 
 words = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=30)
 prose = st.lists(words, max_size=120).flatmap(
@@ -19,11 +18,11 @@ prose = st.lists(words, max_size=120).flatmap(
 def test_chunks_end_with_paragraphs_rather_than_sentences_rather_than_words():
     text = "One two three. Four five six.\n\nSeven eight nine. Ten eleven twelve."
 
-    assert [c.text for c in split(text, limit=10, overlap=0)] == [
+    assert [c.text for c in split_chunks(text, limit=10, overlap=0)] == [
         "One two three. Four five six.",
         "Seven eight nine. Ten eleven twelve.",
     ]
-    assert [c.text for c in split(text, limit=7, overlap=0)] == [
+    assert [c.text for c in split_chunks(text, limit=7, overlap=0)] == [
         "One two three.",
         "Four five six.",
         "Seven eight nine.",
@@ -34,7 +33,7 @@ def test_chunks_end_with_paragraphs_rather_than_sentences_rather_than_words():
 def test_a_chunk_begins_with_the_last_sentence_of_the_one_before():
     text = "Aa bb cc dd. Ee ff. Gg hh ii jj. Kk ll mm."
 
-    assert [c.text for c in split(text, limit=9, overlap=4)] == [
+    assert [c.text for c in split_chunks(text, limit=9, overlap=4)] == [
         "Aa bb cc dd. Ee ff.",
         "Ee ff. Gg hh ii jj.",
         "hh ii jj. Kk ll mm.",  # no sentence begins within the overlap
@@ -46,7 +45,7 @@ def test_a_chunk_begins_with_the_last_sentence_of_the_one_before():
 def test_whatever_the_text_nothing_is_lost_and_no_limit_passed(text: str, limit: int, data: st.DataObject):
     overlap = data.draw(st.integers(0, limit // 2))
 
-    chunks = split(text, limit=limit, overlap=overlap)
+    chunks = split_chunks(text, limit=limit, overlap=overlap)
 
     covered = set()
     for chunk in chunks:

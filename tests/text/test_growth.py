@@ -10,18 +10,18 @@ from itertools import count, islice
 
 import pytest
 
-from ops.dev.bench import worst
+from ops.dev.bench import senders
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich.facts import fact_answers, fact_grounding
+from pipeline.enrich.facts import fact_model
 from pipeline.enrich.facts.kept_on_request import RequestExtractor
 from pipeline.enrich.protocols import People
 from pipeline.enrich.summaries import extractive
-from pipeline.enrich.summaries.answers import InvalidAnswer
-from pipeline.platforms.slack import slack_text
+from pipeline.enrich.summaries.prompts import InvalidAnswer
+from pipeline.platforms import slack_export
 from pipeline.platforms.whatsapp import whatsapp_text, whatsapp_time
 from pipeline.recall.question import conversation, events, names, parse
-from pipeline.text import chunking, entity_names, exact_match, excerpt, fencing, sentences, truncate
-from pipeline.text.calendars import calendar
+from pipeline.text import entity_names, exact_match, excerpt, fencing, sentences, tokens, truncate
+from pipeline.text.calendars import spans
 from pipeline.text.cues import answer_types, message_cues
 from schemas import messages
 from schemas.sessions import Message
@@ -57,12 +57,12 @@ def words_that_never_recur(size: int) -> str:
 def read_facts(text: str) -> None:
     """As what is said in a session, and as what a model answers."""
     said = [message(text, id=1)]
-    fact_grounding.Transcript(said).states("Ann lives in Porto.", "Ann", [0])
+    fact_model.Transcript(said).states("Ann lives in Porto.", "Ann", [0])
     people = People(kind="group", names={"Ann": "test:ann"})
     with suppress(InvalidAnswer):
-        fact_answers.read(text, said, people=people, known=[], time_zone=UTC)
+        fact_model.read_facts(text, said, people=people, known=[], time_zone=UTC)
     fact = {"content": text, "category": "fact", "about": "speaker", "subject": text, "messages": [1]}
-    fact_answers.read(json.dumps({"facts": [fact]}), said, people=people, known=[], time_zone=UTC)
+    fact_model.read_facts(json.dumps({"facts": [fact]}), said, people=people, known=[], time_zone=UTC)
 
 
 def read_export(text: str) -> None:
@@ -76,7 +76,7 @@ def read_question(text: str, language: str) -> None:
     """All that a question says in a language: times, people, events, what it asks for."""
     conversation.is_followup(question(text, language))
     answer_types.asked(text, language)
-    calendar.times(text, datetime(2016, 5, 1, tzinfo=UTC), NOW, language)
+    spans.times_named(text, datetime(2016, 5, 1, tzinfo=UTC), NOW, language)
     names.find(text, NAMES, language)
     events.mention(text, language)
 
@@ -84,10 +84,10 @@ def read_question(text: str, language: str) -> None:
 READERS: dict[str, Callable[[str], object]] = {
     # one of each way to write: all languages have patterns made of their data in the same way
     **{f"a question in {name}": partial(read_question, language=name) for name in ("english", "chinese")},
-    **{f"cues in {name}": partial(message_cues.read, language=name) for name in ("english", "chinese")},
-    "chunks": lambda text: chunking.split(text, limit=200, overlap=30),
+    **{f"cues in {name}": partial(message_cues.read_cues, language=name) for name in ("english", "chinese")},
+    "chunks": lambda text: tokens.split_chunks(text, limit=200, overlap=30),
     "clean_text": messages.clean_text,
-    "days": lambda text: list(calendar.days(text, date(2026, 4, 15))),
+    "days": lambda text: list(spans.days_from(text, date(2026, 4, 15))),
     "embedder": DeterministicEmbedder(max_chars=LONG).embed_query,
     "excerpt": lambda text: excerpt.best_part(text, FERRY, 60),
     "excerpt of a passage": lambda text: excerpt.displayed(text, FERRY, 60, in_lines=True),
@@ -99,7 +99,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "names that a question may hold": lambda text: entity_names.possible_names(text, "english"),
     "one_line": truncate.one_line,
     "sentences": sentences.sentences,
-    "slack": lambda text: slack_text.plain(text, {}),
+    "slack": lambda text: slack_export.plain_text(text, {}),
     "summary": lambda text: extractive.summarize(session(text)),
     "verbatim": lambda text: exact_match.take_out(text, {"ann"}),
     "whatsapp": read_export,
@@ -122,11 +122,11 @@ SIGNS = "a|Ab, |漢|1 |1:|。|. |!?|' |“|(|<|</|@a |# |-|_|\n |\x00".split("|"
 
 
 def texts() -> dict[str, Callable[[int], str]]:
-    """What `ops.dev.bench.worst` sends, and runs of signs: each as long as wanted."""
+    """What `ops.dev.bench.senders` sends, and runs of signs: each as long as wanted."""
     found: dict[str, Callable[[int], str]] = {"words that never recur": words_that_never_recur}
-    for piece in sorted({*worst.REPEATED, *SIGNS}):
+    for piece in sorted({*senders.REPEATED, *SIGNS}):
         found[repr(piece)] = lambda size, piece=piece: piece * (size // len(piece))
-    for begin, end in worst.FRAMES:
+    for begin, end in senders.FRAMES:
         found[f"{begin!r} spaces {end!r}"] = lambda size, begin=begin, end=end: begin + " " * size + end
     return found
 

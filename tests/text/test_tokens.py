@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.clients.tokenizers import tokenizer_for
+from pipeline.clients.known_models import tokenizer_for
 from pipeline.text.tokens import estimate, estimate_line
 from pipeline.text.truncate import within_tokens
 

@@ -1,16 +1,19 @@
-"""Admit a request before its body is read, by its key, its route's scope, and the key's chats and rate."""
+"""Admit a request before its body is read: by its key, its route's scope, the key's chats and rate, and the backlog."""
 
 import math
+import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from fastapi import Request
 
+from pipeline.store import api_keys
 from pipeline.store.connections.database import Database
-from pipeline.store.people import api_keys
-from schemas.bots.keys import CurrentKey
+from pipeline.store.messages import messages
+from schemas.bots import CurrentKey
 from workers.api.errors import HttpError
 from workers.api.scopes import Access
 
@@ -138,3 +141,54 @@ def take_messages(database: Database, key: CurrentKey, messages: int) -> None:
         "are left today. None was stored.",
         headers={"Retry-After": str(int((midnight - now).total_seconds()) + 1)},
     )
+
+
+COUNT_SECONDS = 1.0
+"""Highest age of the count: the limit is a brake, not a promise, and counting costs a query."""
+RETRY_SECONDS = 10
+
+
+class BacklogLimit:
+    """Counts each tenant's messages that are accepted but not yet placed, up to `limit`."""
+
+    def __init__(self, database: Database, limit: int) -> None:
+        self._database = database
+        self._limit = limit
+        self._tenants: defaultdict[str, _Waiting] = defaultdict(_Waiting)
+
+    def require_room(self, tenant_id: str) -> None:
+        """Raise `HttpError` 503 while more messages wait than the limit. Raises `DatabaseUnavailable`."""
+        if self._count(tenant_id) > self._limit:
+            raise HttpError(
+                503,
+                "overloaded",
+                f"More than {self._limit} messages (BACKSCROLL_BACKLOG_MAX_MESSAGES) wait to be placed in "
+                f"their sessions. Nothing was stored: send the same again in {RETRY_SECONDS} s, and check "
+                "that the worker of the queue ingest runs.",
+                headers={"Retry-After": str(RETRY_SECONDS)},
+            )
+
+    def is_counted(self, tenant_id: str) -> bool:
+        """Tell whether the count is fresh, so that `require_room` does not wait."""
+        return time.monotonic() - self._tenants[tenant_id].counted_at < COUNT_SECONDS
+
+    def _count(self, tenant_id: str) -> int:
+        waiting = self._tenants[tenant_id]
+        # One thread counts, the others use the last count: while Postgres is down they must not queue here.
+        if not self.is_counted(tenant_id) and waiting.counting.acquire(blocking=False):
+            try:
+                with self._database.tenant(tenant_id) as connection:
+                    waiting.count = messages.waiting(connection, tenant_id, self._limit + 1)
+                waiting.counted_at = time.monotonic()
+            finally:
+                waiting.counting.release()
+        return waiting.count
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """The last count of a tenant."""
+
+    counting: threading.Lock = field(default_factory=threading.Lock)
+    counted_at: float = -COUNT_SECONDS
+    count: int = 0

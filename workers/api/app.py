@@ -17,27 +17,25 @@ from fastapi import FastAPI
 from pipeline.clients.by_space import SpaceEmbedders
 from pipeline.clients.factory import make_embedder, make_embedder_for, make_reranker
 from pipeline.recall.refine import make_gateway
+from pipeline.store import vectors
 from pipeline.store.connections.database import Database
-from pipeline.store.vectors import vectors
 from schemas.errors import BackscrollError, Retryable, SettingsError
 from schemas.load_settings import load_settings
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace
 
 # its handlers put the request's id into the headers of published tasks
-from workers import signals, statement, tracing  # noqa: F401
+from workers import (
+    claim_file,
+    tracing,
+)
 from workers.api import errors, openapi
-from workers.api.access import Access
-from workers.api.admission import RequestRates
-from workers.api.backlog import BacklogLimit
+from workers.api.access import Access, Linger
+from workers.api.admission import BacklogLimit, RequestRates
 from workers.api.bodies import LARGE_HELD, LARGE_PARSED
-from workers.api.inspector.cookie import Seal
-from workers.api.keyring import Keyring
-from workers.api.linger import Linger
+from workers.api.keyring import Keyring, Seal
 from workers.api.routes import ROUTERS
-from workers.api.service_states import Service
-from workers.api.state import ApiState
-from workers.api.wake_ups import Waker
+from workers.api.state import ApiState, Service, Waker
 from workers.app import make_app
 from workers.connection import probe
 from workers.logging import configure_logging
@@ -138,7 +136,7 @@ async def _open_and_close(app: FastAPI) -> AsyncIterator[None]:
     try:
         await anyio.to_thread.run_sync(_check, api.database)
         following.start()
-        statement.start("api", api.settings, api.database)
+        claim_file.start_stating("api", api.settings, api.database)
         api.keyring.start()
         async with app.state.tools.running():
             # Modules and routes stay: the garbage collector would take 200 ms for them while all requests wait.
@@ -146,7 +144,7 @@ async def _open_and_close(app: FastAPI) -> AsyncIterator[None]:
             yield
     finally:
         ended.set()
-        await anyio.to_thread.run_sync(statement.stop)
+        await anyio.to_thread.run_sync(claim_file.stop_stating)
         await api.keyring.close()
         if following.ident is not None:
             await anyio.to_thread.run_sync(following.join)

@@ -1,15 +1,21 @@
-"""Cache API keys by the digests of their secrets, reading each again every few seconds.
+"""API keys by the digests of their secrets, cached for a few seconds, and the cookie of a login.
 
 One task reads them, many at once on one connection: a flood of wrong keys does not slow down others, and a request with
 a known key waits neither for Postgres nor for a thread.
+
+The cookie contains no key, and the keyring refuses a revoked one, as in a header. Only a login's end is stored, as a
+hash on the suppression list.
 """
 
 import asyncio
+import base64
 import hmac
 import math
+import re
+import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,11 +23,12 @@ from typing import Any, TypeVar
 
 import structlog
 from anyio import CapacityLimiter, to_thread
+from cryptography.fernet import Fernet, InvalidToken
 
 from pipeline.people.api_keys import PREFIX, digest_of
+from pipeline.store import api_keys
 from pipeline.store.connections.database import Database
-from pipeline.store.people import api_keys
-from schemas.bots.keys import SCOPES, CurrentKey
+from schemas.bots import SCOPES, CurrentKey
 from schemas.errors import BackscrollError
 
 log = structlog.get_logger(__name__)
@@ -203,3 +210,34 @@ class Keyring:
 def _name(error: Exception) -> str:
     # other errors may quote a statement's parameters
     return str(error) if isinstance(error, BackscrollError) else type(error).__name__
+
+
+COOKIE_NAME = "backscroll_inspector"
+COOKIE_PATH = "/inspect"
+LOGIN_SECONDS = 12 * 3600
+_OWN = re.compile(rb"(?:^|;) *(%b=[\w=-]{0,500})" % COOKIE_NAME.encode())
+
+
+def own_only(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Leave other cookies out of headers: Python takes seconds to unquote one of many backslashes, for any request."""
+    return [(name, b";".join(_OWN.findall(value)) if name == b"cookie" else value) for name, value in headers]
+
+
+class Seal:
+    """Seals and opens digests with a secret derived from the deployment's key."""
+
+    def __init__(self, api_key: str) -> None:
+        derived = hmac.digest(api_key.encode(), b"backscroll inspector cookie", "sha256")
+        self._fernet = Fernet(base64.urlsafe_b64encode(derived))
+
+    def seal(self, digest: bytes) -> str:
+        """Return the cookie's value, of a new login."""
+        return self._fernet.encrypt(digest + secrets.token_bytes(12)).decode()
+
+    def open(self, value: str) -> tuple[bytes, bytes] | None:
+        """Return the login and its digest of a value that was sealed within the last `LOGIN_SECONDS`; else None."""
+        try:
+            login = self._fernet.decrypt(value.encode(), ttl=LOGIN_SECONDS)
+        except InvalidToken:
+            return None
+        return login, login[:32]

@@ -16,9 +16,9 @@ from pydantic_core import to_json
 from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from schemas.memory.documents import MAX_DOCUMENT_BYTES
+from schemas.context import PROFILE_PURPOSES
+from schemas.memories import MAX_DOCUMENT_BYTES
 from schemas.messages import MAX_BATCH, MAX_CONTENT_BYTES
-from schemas.profiles import PURPOSES
 from workers.api.bodies import MAX_BODY_BYTES
 from workers.api.errors import Problem
 from workers.api.scopes import Access
@@ -39,7 +39,9 @@ Hand over every message that your bot sees, and ask for a context when it must a
 * Every answer has an `X-Request-ID`, yours if you sent one; the log lines of all that follows carry it.
 """
 
-_PROFILES = "What to look for.\n\n" + "\n".join(f"* `{name}`: {use}" for name, use in PURPOSES.items())
+_PROFILES = "What to look for.\n\n" + "\n".join(
+    f"* `{name}`: {use}" for name, use in PROFILE_PURPOSES.items()
+)
 _REFERENCE = "#/components/schemas/{model}"
 _EXAMPLES: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("examples.json").read_bytes())
 # relative to the page, so that it works behind a proxy's prefix
@@ -98,7 +100,7 @@ def install(app: FastAPI) -> None:
             }
             schema["components"]["securitySchemes"] = {_BEARER: bearer}
             query = schema["components"]["schemas"]["ContextQuery"]["properties"]
-            query["profile"] |= {"enum": list(PURPOSES), "description": _PROFILES}
+            query["profile"] |= {"enum": list(PROFILE_PURPOSES), "description": _PROFILES}
             app.openapi_schema = schema
         return app.openapi_schema
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from schemas.bots.keys import Scope
+from schemas.bots import Scope
 
 ChatPlace = Literal["path", "query", "body", "nowhere"]
 

@@ -1,4 +1,4 @@
-"""The MCP tools inside the HTTP API, which they call without a connection."""
+"""`/mcp`: the MCP tools inside the HTTP API, which they call without a connection."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,16 +9,18 @@ import anyio
 import httpx2
 from anyio import to_thread
 from anyio.from_thread import BlockingPortal, start_blocking_portal
-from starlette.requests import Request
-from starlette.responses import Response
+from fastapi import APIRouter, Request, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from workers.api.access import HEADER
 from workers.api.admission import COUNTED
-from workers.api.errors import request_id
+from workers.api.api_route import DirectRoute
+from workers.api.bodies import received
+from workers.api.errors import request_id, responses
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
 
 MAX_CALL_BYTES = 2**20
 """Size of a message; the longest memory fits, with all its characters escaped."""
@@ -95,3 +97,20 @@ class _InLoop(httpx2.ASGITransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         called = super().handle_async_request(request)
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(called, self._loop))
+
+
+router = APIRouter(tags=["tools"], route_class=DirectRoute)
+
+
+@router.post(
+    "/mcp", response_model=None, summary="Offer tools to a language model", responses=responses(408, 413)
+)
+async def post_mcp(request: Request) -> Response:
+    """Answer a message of the Model Context Protocol: streamable HTTP, without sessions.
+
+    The tools are those of the key's scopes; each calls the route of this API that does the same.
+    """
+    tools: Tools = request.app.state.tools
+    async with received(request, MAX_CALL_BYTES) as body:
+        pass
+    return await tools.answer(request, body)

@@ -1,8 +1,11 @@
 """The MCP server of both transports: lists the tools that a key may use, and calls their routes with that key."""
 
 import importlib.metadata
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 import mcp_types as types
@@ -12,11 +15,10 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
 from pipeline.clients.http_calls import http_client
-from schemas.errors import BackscrollError
+from schemas.base import did_you_mean
+from schemas.errors import BackscrollError, InvalidInput
 from workers.api.scopes import ACCESS
-from workers.mcp.calls import Caller
-from workers.mcp.rendering import as_text, fenced, picked, schema_of
-from workers.mcp.tools import ARGUMENTS, TOOLS
+from workers.mcp.tools import ARGUMENTS, TOOLS, as_text, fenced, picked, schema_of
 
 INSTRUCTIONS = """\
 Backscroll remembers what was said in chats. Call `recall` before you answer anything that may depend on earlier talk
@@ -38,9 +40,9 @@ def make_server(client: httpx2.AsyncClient) -> Server[Any]:
 
     listed = [_listed(name) for name in TOOLS]
 
-    def caller(context: _Context) -> Caller:
+    def caller(context: _Context) -> ApiCaller:
         key = context.request.headers.get("Authorization") if context.request is not None else None
-        return Caller(client=client, headers={} if key is None else {"Authorization": key})
+        return ApiCaller(client=client, headers={} if key is None else {"Authorization": key})
 
     async def list_tools(context: _Context, _params: object) -> types.ListToolsResult:
         try:
@@ -111,3 +113,57 @@ def _listed(name: str) -> types.Tool:
 
 def _text(text: str) -> types.TextContent:
     return types.TextContent(type="text", text=text)
+
+
+class CallRefused(BackscrollError):
+    """The HTTP API did not do what a tool asked for; the message is its sentence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApiCaller:
+    """The HTTP API for one caller; without headers, with the client's own key."""
+
+    client: httpx2.AsyncClient
+    headers: Mapping[str, str]
+
+    async def call(self, name: str, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answer of a tool's route. Raises `CallRefused`, or `InvalidInput` for a wrong tool or argument."""
+        if name not in TOOLS:
+            raise InvalidInput(f"there is no tool {name}, {did_you_mean(name, TOOLS)}".rstrip(", "))
+        if name == "about" and args.get("user_id") and args.get("chat_id"):
+            args = {**args, "user_id": await self._user_called(args["user_id"], args["chat_id"])}
+        return await self.ask(TOOLS[name].route, args)
+
+    async def ask(self, route: str, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answer of a route to these parameters or fields, without nulls. Raises as `call`."""
+        method, path = route.split(" ")
+        rest = {name: value for name, value in args.items() if value is not None}
+        for name in re.findall(r"{(\w+)}", path):
+            if name not in rest:
+                raise InvalidInput(f"{name} is missing")
+            path = path.replace(f"{{{name}}}", quote(str(rest.pop(name)), safe=""))
+        place: Any = {"json": rest} if method == "POST" else {"params": rest}
+        try:
+            response = await self.client.request(method, path, headers=dict(self.headers), **place)
+        except httpx2.TransportError as error:
+            reason = str(error) or type(error).__name__
+            raise CallRefused(
+                f"The Backscroll at {self.client.base_url} does not answer ({reason})."
+            ) from None
+        except (ValueError, httpx2.InvalidURL) as error:
+            raise InvalidInput(f"the arguments cannot be sent: {error}") from None
+        is_json = "json" in response.headers.get("Content-Type", "")
+        answer: dict[str, Any] = response.json() if is_json else {}
+        if not response.is_success or not is_json:
+            other = f"{self.client.base_url} answers {response.status_code}, not as Backscroll does."
+            raise CallRefused(str(answer.get("detail") or other))
+        return answer
+
+    async def _user_called(self, name: object, chat_id: str) -> object:
+        """Return the id of the chat's member of this name, or else the name, which may be an id."""
+        names = (await self.ask("GET /v1/chats/{chat_id}/members", {"chat_id": chat_id}))["names"]
+        wanted = str(name).casefold()
+        called = [user_id for user_id, known in names.items() if wanted in map(str.casefold, known)]
+        if len(called) > 1:
+            raise CallRefused(f"Several are called {name}: say which one by id ({', '.join(called)}).")
+        return called[0] if called else name

@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from pipeline.store.connections.database import Database
 from schemas.load_settings import load_settings
-from workers import statement
+from workers import claim_file
 from workers.logging import configure_logging
 from workers.metrics.collector import DOCTOR_SECONDS, READ_SECONDS, FiguresCollector
 
@@ -36,7 +36,7 @@ def main() -> None:
     database = Database.from_settings(settings, pool_size=2)
     collector = FiguresCollector(settings, database, options.read_seconds, options.doctor_seconds)
     collector.start()
-    statement.start("metrics", settings, database)
+    claim_file.start_stating("metrics", settings, database)
     uvicorn.run(
         make_app(collector),
         host=options.host,

@@ -20,14 +20,12 @@ from typing import Any
 from ops.client import Api
 from ops.dev.chaos import traffic
 from ops.dev.chaos.faults import Fault, Faults
+from ops.dev.deployed import deployment, providers
 from ops.dev.deployed import deployment as deployments
-from ops.dev.deployed import disk, providers
-from ops.dev.deployed.deployment import API_TENANT, Deployment
-from ops.dev.deployed.process import Process
-from ops.dev.figures import Outcome
-from ops.dev.observe import Say, count, wait
+from ops.dev.deployed.deployment import API_TENANT, DeployedProcess, Deployment
+from ops.dev.figures import Outcome, Say, count_rows, wait
 from ops.local import processes
-from ops.local.embedded.ports import free_port
+from ops.local.embedded.server import free_port
 from pipeline.ingest import accept
 from pipeline.store.connections.database import Database
 from schemas.context import Context
@@ -75,7 +73,7 @@ class Case:
 class Monitored:
     """A deployment with the process of the metrics and Prometheus."""
 
-    def __init__(self, deployment: Deployment, metrics: Process, port: int) -> None:
+    def __init__(self, deployment: Deployment, metrics: DeployedProcess, port: int) -> None:
         self._on, self._metrics, self._port = deployment, metrics, port
         self._chats = 0
         self._filled = contextlib.ExitStack()
@@ -132,7 +130,7 @@ class Monitored:
         yield Case("a budget spent", {"BudgetNearlySpent"}, (partial(sql, _SPENT),), (unspent,))
         yield Case("contexts without room", {"ContextsDegraded"}, (self._ask,), repeats=True)
         if self._on.without_disk is None:
-            fill = partial(self._filled.enter_context, disk.filled(self._on.folder))
+            fill = partial(self._filled.enter_context, deployment.disk_filled(self._on.folder))
             yield Case(
                 "a full disk", {"DiskNearlyFull"}, (fill,), (self._filled.close, self._on.revive_servers)
             )
@@ -149,7 +147,7 @@ class Monitored:
 
     def _until_due(self) -> None:
         with self._on.connect() as connection:
-            wait(lambda: count(connection, _DUE) > 0, deployments.READY_SECONDS)
+            wait(lambda: count_rows(connection, _DUE) > 0, deployments.READY_SECONDS)
 
     def _send(self, chats: int) -> None:
         """Hand over a conversation in each of some new chats; it is over, and due to be summarized."""
@@ -181,7 +179,7 @@ class Monitored:
         api.post("/v1/context", query, Context)
 
 
-def _restart(process: Process, environment: dict[str, str]) -> None:
+def _restart(process: DeployedProcess, environment: dict[str, str]) -> None:
     process.environment = environment
     process.restart()
 
@@ -243,10 +241,10 @@ def _monitored(deployment: Deployment) -> Iterator[Monitored]:
     (folder / "prometheus.yml").write_text(json.dumps(config), encoding="utf-8")
     environment = deployment.processes["api"].environment | {"BACKSCROLL_LLM_DAILY_TOKENS": str(TOKENS_A_DAY)}
     options = ("--port", str(metrics_port), "--read-seconds", "1", "--doctor-seconds", "5")
-    metrics = Process("metrics", processes.metrics_command(*options), folder, environment)
+    metrics = DeployedProcess("metrics", processes.metrics_command(*options), folder, environment)
     files = (f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/tsdb")
     command = ["prometheus", *files, f"--web.listen-address=127.0.0.1:{port}"]
-    prometheus = Process("prometheus", command, folder, environment)
+    prometheus = DeployedProcess("prometheus", command, folder, environment)
     with contextlib.ExitStack() as cleanup:
         for process in (metrics, prometheus):
             cleanup.callback(process.kill)

@@ -1,20 +1,25 @@
-"""The faults of a chaos run: drawn from a seed, and made on a deployment that afterwards is whole again."""
+"""The faults of a chaos run: drawn from a seed, and made on a deployment, its servers and its answers."""
 
 import contextlib
+import http.client
 import os
 import random
 import shutil
 import signal
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import psycopg
 from redis.exceptions import RedisError
 
-from ops.dev.deployed import disk, providers, skewed
+from ops.dev.deployed import deployment, providers, skewed
 from ops.dev.deployed.deployment import Deployment
-from ops.dev.observe import count, wait
+from ops.dev.figures import count_rows, wait
 from ops.local.embedded.process import children
 from ops.local.embedded.roles import DATABASE
 
@@ -64,7 +69,7 @@ class Faults:
         mode = "ACCESS EXCLUSIVE" if table == SESSIONS else "EXCLUSIVE"
         with self._on.connect() as holder, self._on.connect() as watcher, holder.transaction():
             holder.execute(f"LOCK TABLE {table} IN {mode} MODE")
-            wait(lambda: count(watcher, WAITING, [table]) > 0, CATCH_SECONDS, pause=0.02)
+            wait(lambda: count_rows(watcher, WAITING, [table]) > 0, CATCH_SECONDS, pause=0.02)
             self._on.processes[name].kill()
         self._on.processes[name].start()
 
@@ -72,7 +77,7 @@ class Faults:
         """SIGKILL a worker while it waits for a model, with rows claimed."""
         kind = fault.kind.removeprefix("kill-")
         with self._on.mood(f"{providers.HANG} {kind}"), self._on.connect() as connection:
-            wait(lambda: count(connection, CLAIMED, [kind]) > 0, CATCH_SECONDS, pause=0.02)
+            wait(lambda: count_rows(connection, CLAIMED, [kind]) > 0, CATCH_SECONDS, pause=0.02)
             self._on.processes[kind].kill()
         self._on.processes[kind].start()
 
@@ -101,7 +106,7 @@ class Faults:
 
     def fill_disk(self, fault: Fault) -> None:
         """Fill the data folder for a while, of which Postgres may die."""
-        with disk.filled(self._on.folder):
+        with deployment.disk_filled(self._on.folder):
             time.sleep(fault.seconds)
         self._on.revive_servers()
 
@@ -223,3 +228,54 @@ def draw(kills: int, seed: int, without: Collection[str] = ()) -> list[Fault]:
 
 def _deal(kinds: Sequence[str], count: int, rng: random.Random) -> list[str]:
     return [kind for _ in range(0, count, len(kinds)) for kind in rng.sample(kinds, len(kinds))][:count]
+
+
+TURNED = 0.2
+HTML = b"<html><h1>Something went wrong</h1></html>"
+
+
+@contextmanager
+def proxy_between(port: int, seed: int, seconds: float, turned: Counter[str]) -> Iterator[str]:
+    """Run a proxy of a port; give its URL, and count the answers that it turns by what they become."""
+    rng = random.Random(seed)  # noqa: S311 - no secret
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            status, answer, headers = 502, HTML, {"Content-Type": "text/html"}
+            kind = rng.choice(("500", "404", "200 HTML")) if rng.random() < TURNED else ""
+            if not kind or rng.random() < 0.5:
+                passed = {name: self.headers[name] for name in ("Authorization", "Content-Type")}
+                with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=seconds)) as api:
+                    try:
+                        api.request(self.command, self.path, body, passed)
+                        response = api.getresponse()
+                        status, answer, headers = response.status, response.read(), dict(response.headers)
+                        kind = kind and f"{kind} after {status}"
+                    except (OSError, http.client.HTTPException):
+                        # there is no answer to turn
+                        kind = ""
+            if kind:
+                turned[kind] += 1
+                status, answer, headers = int(kind[:3]), HTML, {"Content-Type": "text/html"}
+            self.send_response(status)
+            for name, value in headers.items():
+                if name.lower() in ("content-type", "retry-after"):
+                    self.send_header(name, value)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        do_PATCH = do_DELETE = do_POST  # noqa: N815 - the server's names
+
+        def log_message(self, *_: object) -> None:
+            """Be silent."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()

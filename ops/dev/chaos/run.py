@@ -4,23 +4,21 @@ from collections import Counter
 from contextlib import closing, suppress
 from typing import Any
 
-from ops.dev.chaos import faults, quiet, traffic, verdict
-from ops.dev.chaos.driver import Driver
+from ops.dev.chaos import faults, traffic, verdict
 from ops.dev.chaos.faults import Fault, Faults
-from ops.dev.chaos.traffic import FORGOTTEN_CHAT, FORGOTTEN_SENDER
+from ops.dev.chaos.traffic import FORGOTTEN_CHAT, FORGOTTEN_SENDER, Driver
 from ops.dev.deployed import deployment as deployments
 from ops.dev.deployed.deployment import API_TENANT, PAYLOAD_TENANT, Deployment
-from ops.dev.figures import Outcome
-from ops.dev.observe import Say, wait
+from ops.dev.figures import Outcome, Say, wait
 from pipeline.erasure import forget
-from pipeline.ingest.policy import SessionPolicy
+from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.jobs.failures import OUTAGE_SECONDS
 from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current
 from pipeline.store.connections.database import Database
 from schemas.backfills import BackfillRequest
 from schemas.errors import Retryable
-from schemas.people.forgetting import Subject
+from schemas.people import Subject
 
 # In which one fault's share of the messages is sent, or the fault comes anyway.
 SHARE_SECONDS = 20.0
@@ -53,7 +51,7 @@ def run(messages: int, kills: int, seed: int, lease_seconds: float, say: Say) ->
     with deployments.running(lease_seconds=lease_seconds, own_disk=True) as deployment:
         # what cannot be made here, with the reason
         skipped = {} if deployment.without_disk is None else {"disk-full": deployment.without_disk}
-        played = ChaosRun(deployment, traffic.make(messages, seed), seed, say)
+        played = ChaosRun(deployment, traffic.make_traffic(messages, seed), seed, say)
         played.play(faults.draw(kills, seed, skipped))
         found = {"seed": seed, "messages": messages, "skipped": skipped} | played.judged()
         if played.violations:
@@ -129,11 +127,11 @@ class ChaosRun:
         def is_calm() -> bool:
             nonlocal calm
             self._on.tend()
-            calm = calm + 1 if self._driver.is_done() and not quiet.left_to_do(self._on) else 0
+            calm = calm + 1 if self._driver.is_done() and not verdict.left_to_do(self._on) else 0
             return calm == LOOKS
 
         if wait(is_calm, QUIET_SECONDS, pause=0.1) is None:
-            left = quiet.left_to_do(self._on)
+            left = verdict.left_to_do(self._on)
             self.violations.append(f"not quiet within {QUIET_SECONDS:.0f} s: {left} left to do")
 
     def _afflict(self, drawn: list[Fault]) -> None:
@@ -165,7 +163,7 @@ class ChaosRun:
     def _recover(self, kind: str, bound: float) -> None:
         """Wait until processes are up and what is due was taken up and done; note how long it took."""
         up = wait(self._on.is_ready, deployments.READY_SECONDS, meanwhile=self._on.tend)
-        taken = quiet.wait_recovered(self._on, RECOVERY_SECONDS)
+        taken = verdict.wait_recovered(self._on, RECOVERY_SECONDS)
         if up is None or taken is None:
             self.violations.append(f"nothing recovered for {RECOVERY_SECONDS:.0f} s after {kind}")
             return

@@ -1,28 +1,36 @@
-"""A deployment of its own: Postgres, Redis, a worker of each queue, the clock and the HTTP API, all of it real.
+"""A deployment of its own, all of it real: its servers, its processes, and a disk that can be full.
 
 It lies in a temporary folder and ends with this process, however that ends.
+
+The disk lies in a mount namespace, which takes root on Linux.
 """
 
 import contextlib
+import ctypes
+import errno
 import json
+import os
 import secrets
 import shutil
+import signal
+import subprocess
+import sys
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
 from redis import Redis
 
-from ops.dev.deployed import disk, providers, skewed
-from ops.dev.deployed.process import Process
-from ops.dev.observe import wait
+from ops.dev.deployed import providers, skewed
+from ops.dev.figures import wait
 from ops.local import migrate, processes
-from ops.local.embedded.ports import free_port
 from ops.local.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.process import die_with_parent
 from ops.local.embedded.redis import EmbeddedRedis
 from ops.local.embedded.roles import DATABASE
+from ops.local.embedded.server import free_port
 from pipeline.clients.deterministic import DeterministicEmbedder
 from schemas.errors import Permanent
 from schemas.load_settings import load_settings
@@ -30,6 +38,78 @@ from schemas.settings import PREFIX, Settings
 from schemas.vectors import EmbeddingSpace
 from workers.app import REDIS_TRANSPORT
 from workers.queues import QUEUES
+
+# What Celery's workers, its clock, uvicorn and Prometheus log when they have started.
+READY_WORDS = (b" ready.", b"beat: Starting...", b"startup complete", b"ready to receive")
+
+
+class DeployedProcess:
+    """One process with its children, in a session of its own; to be started by the main thread."""
+
+    def __init__(
+        self, name: str, command: Sequence[str], folder: Path, environment: Mapping[str, str]
+    ) -> None:
+        self.name = name
+        self.log = folder / f"{name}.log"
+        # what the next start is given
+        self.environment = dict(environment)
+        self._command = list(command)
+        self._folder = folder
+        self._begins_at = 0
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it; what it writes goes to its log."""
+        die = die_with_parent(signal.SIGKILL)
+
+        def begin() -> None:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+            die()
+
+        # while a process is made, Python would print the exception of a Ctrl-C and go on
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            with self.log.open("ab") as out:
+                self._begins_at = out.tell()
+                self._child = subprocess.Popen(
+                    self._command,
+                    cwd=self._folder,
+                    env=self.environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=out,
+                    start_new_session=True,
+                    preexec_fn=begin,
+                )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def is_running(self) -> bool:
+        """Return whether its first process lives."""
+        return self._child is not None and self._child.poll() is None
+
+    def is_ready(self) -> bool:
+        """Return whether it has logged since its last start that it takes up its work."""
+        log = self.log.read_bytes()[self._begins_at :]
+        return any(word in log for word in READY_WORDS)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to it and all its children."""
+        if self._child is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._child.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL it and all its children."""
+        self.signal(signal.SIGKILL)
+        if self._child is not None:
+            self._child.wait()
+
+    def restart(self) -> None:
+        """SIGKILL it and start it again."""
+        self.kill()
+        self.start()
+
 
 API_TENANT, PAYLOAD_TENANT = "by-api", "by-payload"
 # After which a killed worker's payloads come back; ten minutes in production.
@@ -57,7 +137,7 @@ class Deployment:
     folder: Path
     postgres: EmbeddedPostgres
     redis: EmbeddedRedis
-    processes: Mapping[str, Process]
+    processes: Mapping[str, DeployedProcess]
     # why its folder is no disk of its own, where one was wanted
     without_disk: str | None
 
@@ -132,7 +212,7 @@ def running(
     with contextlib.ExitStack() as cleanup:
         temporary = tempfile.TemporaryDirectory(prefix="backscroll-chaos-", ignore_cleanup_errors=True)
         folder = Path(cleanup.enter_context(temporary))
-        without_disk = cleanup.enter_context(disk.mounted(folder)) if own_disk else None
+        without_disk = cleanup.enter_context(disk_mounted(folder)) if own_disk else None
         postgres = cleanup.enter_context(EmbeddedPostgres(folder, durable=durable))
         server = cleanup.enter_context(EmbeddedRedis(folder))
         migrate.upgrade(postgres.dsn("owner"), space)
@@ -165,7 +245,7 @@ def running(
         yield deployment
 
 
-def _processes(settings: Settings, folder: Path) -> dict[str, Process]:
+def _processes(settings: Settings, folder: Path) -> dict[str, DeployedProcess]:
     commands = {name: _worker(name) for name in QUEUES} | {
         "api": processes.api_command(settings),
         "beat": _skewed(processes.beat_command(folder)),
@@ -183,7 +263,7 @@ def _processes(settings: Settings, folder: Path) -> dict[str, Process]:
         "PYTHONPATH": str(processes.ROOT),
         providers.MOOD_FILE: str(folder / "mood"),
     }
-    return {name: Process(name, command, folder, environment) for name, command in commands.items()}
+    return {name: DeployedProcess(name, command, folder, environment) for name, command in commands.items()}
 
 
 def _worker(name: str) -> list[str]:
@@ -198,3 +278,59 @@ def _worker(name: str) -> list[str]:
 def _skewed(command: list[str]) -> list[str]:
     """Return the same command, with a clock that can be wrong."""
     return [skewed.__name__ if part == "workers" else part for part in command]
+
+
+NEW_MOUNTS = 0x20000
+# Nothing is taken before it is written; a run of 20,000 messages writes a third of it.
+DISK_BYTES = "3g"
+
+
+@contextlib.contextmanager
+def disk_mounted(folder: Path) -> Iterator[str | None]:
+    """Make the folder a disk; yields why it cannot be, if so. To be called by the main thread."""
+    reason = _mount(folder)
+    try:
+        yield reason
+    finally:
+        if reason is None:
+            subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def _mount(folder: Path) -> str | None:
+    if sys.platform != "linux" or shutil.which("mount") is None:
+        return "a disk of its own needs Linux and `mount`"
+    if ctypes.CDLL(None, use_errno=True).unshare(NEW_MOUNTS) != 0:
+        return f"a namespace cannot be made here: {os.strerror(ctypes.get_errno())}"
+    # not even other programs of ours see what is mounted from here on
+    private = ["mount", "--make-rprivate", "/"]
+    memory = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES},mode=0700", "backscroll", str(folder)]
+    for command in (private, memory):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            return str(done.stderr).strip()
+    return None
+
+
+@contextlib.contextmanager
+def disk_filled(folder: Path) -> Iterator[None]:
+    """Fill the disk during a block."""
+    filler = folder / "filler"
+    with filler.open("wb") as file:
+        try:
+            _fill(file.fileno())
+            yield
+        finally:
+            filler.unlink()
+
+
+def _fill(descriptor: int) -> None:
+    size = 0
+    # the last bytes in small steps
+    for step in (1 << 24, os.sysconf("SC_PAGE_SIZE")):
+        try:
+            while True:
+                os.posix_fallocate(descriptor, size, step)
+                size += step
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
-from ops.dev.embedders import WrappedEmbedder
+from ops.dev.shipped import WrappedEmbedder
 from pipeline.clients.factory import make_embedder_for
 from pipeline.enrich.protocols import Summarizer
 from pipeline.enrich.summaries.summarizers import make_summarizer

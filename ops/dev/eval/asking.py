@@ -14,8 +14,7 @@ from ops.dev.eval import measures
 from ops.dev.eval.measures import OURS, Answered, PlacedMessage, WayResult
 from ops.dev.eval.plain import PlainSearch
 from ops.dev.eval.samples import SampleChat
-from ops.dev.figures import Outcome
-from ops.dev.observe import Say
+from ops.dev.figures import Outcome, Say
 from ops.dev.shipped import Shipped
 from pipeline.recall.profiles import profile_named
 from schemas.context import Context

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from ops import connection
-from ops.console.options import JsonOption
+from ops.console.command import JsonOption
 from ops.dev.figures import finish
 from schemas.errors import InvalidInput
 from schemas.payloads import ContextParameters, ContextQuery, parse_payload
@@ -60,10 +60,10 @@ def locomo(
     among the first messages and sessions, and in contexts of 800 and 2,000 tokens. No data of yours is touched.
     """
     from ops.dev.eval.asking import Asking, evaluated
-    from ops.dev.eval.locomo import read
+    from ops.dev.eval.samples import read_locomo
 
     asking = Asking(as_bots_do=False, plain=False)
-    finish(lambda say: evaluated(connection.configured(), read(folder), asking, say), as_json=as_json)
+    finish(lambda say: evaluated(connection.configured(), read_locomo(folder), asking, say), as_json=as_json)
 
 
 @app.command(

@@ -16,7 +16,7 @@ from ops.dev import shipped
 from ops.dev.eval import samples
 from ops.dev.eval.asking import asked_as_message
 from ops.dev.eval.samples import UNANSWERABLE, SampleChat
-from ops.dev.observe import Say
+from ops.dev.figures import Say
 from ops.dev.shipped import Shipped
 from pipeline.recall import refine
 from pipeline.recall.find.candidates import Candidate

@@ -7,19 +7,16 @@ from statistics import fmean, median
 from typing import Any, Literal
 
 from ops.dev import shipped
-from ops.dev.eval import measures, relevance_sample, samples
+from ops.dev.eval import measures, samples
 from ops.dev.eval.asking import asked_as_message
-from ops.dev.eval.relevance_sample import RelevanceSample, Told
-from ops.dev.eval.samples import UNANSWERABLE, Part, SampleChat, SampleQuestion
-from ops.dev.figures import Outcome
-from ops.dev.observe import Say
+from ops.dev.eval.samples import UNANSWERABLE, Part, RelevanceSample, SampleChat, SampleQuestion, Told
+from ops.dev.figures import Outcome, Say
 from ops.dev.shipped import Shipped
 from pipeline.memories import documents, statements
 from pipeline.recall.search_modes import search_memories
 from pipeline.text.truncate import one_line
 from schemas.context import Context
-from schemas.memory.documents import DocumentIn
-from schemas.memory.memories import MemoryPayload, MemoryQuery
+from schemas.memories import DocumentIn, MemoryPayload, MemoryQuery
 from schemas.settings import Settings
 
 BUDGET = 2000
@@ -46,7 +43,7 @@ class Shown:
 
 def evaluated(settings: Settings, part: Part, say: Say) -> Outcome:
     """Put questions with and without an answer in one fresh database; `details` lists each."""
-    sample = relevance_sample.read(part)
+    sample = samples.read_relevance_sample(part)
     with shipped.temporary(settings) as backscroll:
         shown, told = list[Shown](), Counter[str]()
         for chat, facts in samples.catalogue().items():

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from ops.local.embedded.account import Account, rights
+from ops.local.embedded.folder import Account, rights
 from schemas.errors import Permanent
 
 # For copies of programs below a folder closed to others. They may be deleted at any time.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ops.local.embedded.account import Account, rights
+from ops.local.embedded.folder import Account, rights
 
 # Whether a server surely ends with the process that started it.
 ENDS_WITH_STARTER = sys.platform == "linux"

@@ -11,11 +11,9 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from ops.local.embedded.account import account_for, give_away
 from ops.local.embedded.binaries import reachable_redis, redis_server
-from ops.local.embedded.folder import make_folder, write_private
-from ops.local.embedded.ports import LOOPBACK, free_port, is_free
-from ops.local.embedded.server import EmbeddedServer, Launch, ServerState
+from ops.local.embedded.folder import account_for, give_away, make_folder, write_private
+from ops.local.embedded.server import LOOPBACK, EmbeddedServer, Launch, ServerState, free_port, is_free_port
 from schemas.errors import QueueUnavailable
 
 CONFIG = """\
@@ -73,7 +71,7 @@ class EmbeddedRedis(EmbeddedServer):
         if not self._password_path.exists():
             write_private(self._password_path, secrets.token_urlsafe(24))
         last = self._state()
-        port = last.port if last and is_free(last.port) else free_port()
+        port = last.port if last and is_free_port(last.port) else free_port()
         config = CONFIG.format(host=LOOPBACK, port=port, password=self._password(), maxmemory=self._maxmemory)
         # through a pipe, so that the password is in no argument and no second file
         return Launch([program, "-"], data, account, ServerState(port), config.encode())

@@ -22,7 +22,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from psycopg.errors import InsufficientPrivilege
 
-from pipeline.store.connections import poolers
+from pipeline.store.connections import trips
 from schemas.errors import DatabaseUnavailable, Permanent
 
 LoginRole = Literal["owner", "app", "maintenance", "backup"]
@@ -101,7 +101,7 @@ def provision(
         raise ProvisioningFailed(f"There is no password for: {', '.join(missing)}.")
     try:
         with psycopg.connect(superuser_dsn, autocommit=True, connect_timeout=10) as server:
-            poolers.require_direct(server, "SUPERUSER_URL")
+            trips.require_direct(server, "SUPERUSER_URL")
             _require_administrator(server)
             server.execute("SELECT pg_advisory_lock(%s)", [ADVISORY_LOCK])
             _make_roles(server, passwords)

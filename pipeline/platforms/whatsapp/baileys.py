@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pipeline.platforms import attachments, fields, written
+from pipeline.platforms import fields
 from pipeline.platforms.records import Edit, Event, ReadMessage, Skipped
 from schemas.errors import InvalidInput
 from schemas.messages import FORWARDED, ChatIn, ChatKind
@@ -141,7 +141,7 @@ def _deletion(key: dict[str, Any], where: str) -> Iterator[Event]:
 
 def _edit(key: dict[str, Any], where: str, content: Any, at: object) -> Edit:
     kind, held = _content(content)
-    text = attachments.with_media(_text(kind, held), _media(kind, held))
+    text = fields.with_media(_text(kind, held), _media(kind, held))
     external_id = fields.id_of(key.get("id"), "key.id")
     return fields.edit_alone(where, _chat_id(key), external_id, text, _seconds(at), sender_id=_author(key))
 
@@ -227,12 +227,10 @@ def _content(message: Any) -> tuple[str, dict[str, Any]]:
 def _media(kind: str, held: dict[str, Any]) -> list[dict[str, str]]:
     if kind == "contactsArrayMessage":
         names = [fields.name_of(card.get("displayName")) for card in fields.dicts_of(held.get("contacts"))]
-        return [attachments.attachment("contact", name) for name in names]
+        return [fields.attachment("contact", name) for name in names]
     if kind not in _MEDIA:
         return []
-    return [
-        attachments.attachment(_MEDIA[kind], fields.name_of(held.get("fileName"), held.get("displayName")))
-    ]
+    return [fields.attachment(_MEDIA[kind], fields.name_of(held.get("fileName"), held.get("displayName")))]
 
 
 def _text(kind: str, held: dict[str, Any]) -> str:
@@ -243,10 +241,10 @@ def _text(kind: str, held: dict[str, Any]) -> str:
         return f"[poll] {fields.text_of(held.get('name'))}: {' / '.join(answers)}"
     if kind in ("locationMessage", "liveLocationMessage"):
         point = (held.get("degreesLatitude", ""), held.get("degreesLongitude", ""))
-        return written.location(*point, held.get("name"), held.get("address"))
+        return fields.location(*point, held.get("name"), held.get("address"))
     texts = [held.get(field) for field in ("text", "selectedDisplayText", "title")]
     text = next(filter(None, map(fields.text_of, texts)), "")
-    return text if kind.startswith(_READ) else written.labelled(kind, held)
+    return text if kind.startswith(_READ) else fields.labelled(kind, held)
 
 
 # where each event holds its items, and what reads one of them

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from pipeline.platforms import attachments, fields, written
+from pipeline.platforms import fields
 from pipeline.platforms.records import Deletion, Event, NewChatId, ReadMessage, Skipped, Unread
 from schemas.errors import InvalidInput
 from schemas.messages import FORWARDED, ChatIn
@@ -83,7 +83,7 @@ def _message(raw: dict[str, Any], where: str, names: dict[str, Any], *, echo: bo
             yield Deletion(where=where, chat_id=chat.chat_id, external_id=changed)
         else:
             new = fields.dict_of(held.get("message"))
-            content = attachments.with_media(_text(new), _media(new))
+            content = fields.with_media(_text(new), _media(new))
             author = f"whatsapp:{sender}"
             yield fields.edit_alone(where, chat.chat_id, changed, content, at, sender_id=author)
     elif kind in _READ:
@@ -120,11 +120,9 @@ def _media(raw: dict[str, Any]) -> list[dict[str, str]]:
     kind = str(raw.get("type"))
     if kind == "contacts":
         people = [fields.dict_of(card.get("name")) for card in fields.dicts_of(raw.get("contacts"))]
-        return [
-            attachments.attachment("contact", fields.name_of(name.get("formatted_name"))) for name in people
-        ]
+        return [fields.attachment("contact", fields.name_of(name.get("formatted_name"))) for name in people]
     file = fields.dict_of(raw.get(kind))
-    return [attachments.attachment(kind, fields.name_of(file.get("filename")))] if kind in _MEDIA else []
+    return [fields.attachment(kind, fields.name_of(file.get("filename")))] if kind in _MEDIA else []
 
 
 def _text(raw: dict[str, Any]) -> str:
@@ -137,7 +135,7 @@ def _text(raw: dict[str, Any]) -> str:
             return fields.text_of(held.get("text"))
         case "location":
             where_to = (held.get("latitude", ""), held.get("longitude", ""))
-            return written.location(*where_to, held.get("name"), held.get("address"))
+            return fields.location(*where_to, held.get("name"), held.get("address"))
         case "interactive":
             replied = (fields.dict_of(held.get(key)) for key in ("button_reply", "list_reply", "nfm_reply"))
             texts = (fields.text_of(reply.get("title") or reply.get("body")) for reply in replied)
@@ -148,4 +146,4 @@ def _text(raw: dict[str, Any]) -> str:
             return fields.text_of(held.get("caption"))
         case _:
             # of a kind that is new, the words
-            return written.labelled(kind, held)
+            return fields.labelled(kind, held)

@@ -32,7 +32,7 @@ from pipeline.platforms.records import (
     Times,
 )
 from pipeline.platforms.whatsapp import whatsapp_text, whatsapp_time
-from pipeline.platforms.whatsapp.whatsapp_ids import number_id, sender_id
+from pipeline.platforms.whatsapp.whatsapp_text import number_id, sender_id
 from schemas.messages import MAX_CONTENT_BYTES, ChatIn, ChatKind
 
 # The dates are read from the first lines, so that a file of any size needs little memory; from more of them when these

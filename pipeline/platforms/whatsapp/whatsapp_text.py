@@ -1,4 +1,4 @@
-"""Recognize WhatsApp's placeholders for anything but text, which phones export in their own language.
+"""Recognize WhatsApp's placeholders for anything but text, in the phone's own language, and people's ids.
 
 A phrase that is not listed stays text, so a missing language loses nothing.
 """
@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 
-from pipeline.platforms.attachments import attachment, media_kind
+from pipeline.platforms.fields import attachment, media_kind
+from pipeline.platforms.identity import sender_by_name
 
 LTR = "\u200e"
 """The iPhone puts this mark before any text that nobody has typed."""
@@ -190,3 +191,27 @@ def _media(line: str, *, iphone: bool, marked: bool) -> dict[str, str] | None:
 
 def _attachment(name: str) -> dict[str, str]:
     return {"kind": media_kind(name), "name": name}
+
+
+# With any blanks, dashes, brackets and marks between the figures: phones differ, and so do their versions.
+_PHONE = re.compile(r"[+\uff0b]\W*(?:\d\W*){6,15}")
+
+
+def sender_id(chat_id: str, name: str) -> str:
+    """Return the id of who has this name in an export of a chat: a phone number is a person everywhere.
+
+    >>> sender_id("whatsapp:Trip", "+49 170 1234567"), sender_id("whatsapp:Trip", "Ana Lima")
+    ('whatsapp:491701234567', 'whatsapp:Ana Lima@Trip')
+    """
+    return number_id(name) or sender_by_name("whatsapp", chat_id, name)
+
+
+def number_id(name: str) -> str | None:
+    """Return `whatsapp:` and the digits of a phone number, as WhatsApp's own id; None for any other name.
+
+    >>> number_id("+49 170 1234567"), number_id("Ana Lima")
+    ('whatsapp:491701234567', None)
+    """
+    if not _PHONE.fullmatch(name):
+        return None
+    return "whatsapp:" + "".join(str(int(character)) for character in name if character.isdecimal())

@@ -17,7 +17,7 @@ from pipeline.recall.profiles import Parameters
 from pipeline.recall.question.conversation import Questions
 from pipeline.recall.rank.rank import Scored
 from pipeline.text import duplicates, truncate
-from pipeline.text.cues import addressing
+from pipeline.text.cues import message_cues
 from pipeline.text.duplicates import Bag
 from schemas.context import Dropped, DropReason
 from schemas.sessions import Message
@@ -238,12 +238,14 @@ class PostedQuestion:
             for hit in self.results.ranked
             if hit.candidate.message.role == "assistant"
         }
-        names = addressing.names_of(bots | {m.speaker for m in self.results.recent if m.role == "assistant"})
+        names = message_cues.names_of(
+            bots | {m.speaker for m in self.results.recent if m.role == "assistant"}
+        )
         return names | self.questions.names
 
     @cached_property
     def _question(self) -> str:
-        return addressing.said(self.questions.query, self.questions.language, self._names)
+        return message_cues.said(self.questions.query, self.questions.language, self._names)
 
     def _has_its_words(self, text: str) -> bool:
-        return addressing.repeats(text, self._question, self.questions.language, self._names)
+        return message_cues.repeats(text, self._question, self.questions.language, self._names)

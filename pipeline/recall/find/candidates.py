@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from pipeline.clients.model_languages import knows
+from pipeline.clients.known_models import knows
 from pipeline.recall.find import arms
 from pipeline.recall.profiles import OTHER_QUERY_WEIGHT
 from pipeline.recall.question.conversation import Questions
@@ -21,8 +21,15 @@ from pipeline.store.search import candidate_rows
 from pipeline.store.search.candidate_rows import CandidateRow
 from pipeline.store.search.keyword_search import KeywordHits, KeywordSearch
 from pipeline.store.search.narrowed_search import Narrowed
-from pipeline.text.cues.addressing import ASKS, called_bots, is_put_to_a_bot, names_of, repeats
-from pipeline.text.cues.message_cues import MessageCues, stored_or_read
+from pipeline.text.cues.message_cues import (
+    ASKS,
+    MessageCues,
+    called_bots,
+    is_put_to_a_bot,
+    names_of,
+    repeats,
+    stored_or_read,
+)
 from schemas.languages import parts_of
 from schemas.sessions import Message
 from schemas.vectors import VectorSearch

@@ -14,7 +14,7 @@ from pipeline.recall.rank import features, rank, rerank
 from pipeline.recall.rank.rank import Scored
 from pipeline.recall.request import Request
 from pipeline.text import bm25, truncate
-from pipeline.text.calendars.calendar import written
+from pipeline.text.calendars.spans import written_day
 from schemas.context import Block, BlockKind, Dropped, DropReason, Explanation, Hit
 from schemas.payloads import ContextQuery
 from schemas.search import Line
@@ -186,7 +186,7 @@ def _times(request: Request) -> list[str]:
     """Describe the times of the question for people."""
     named = []
     for start, end in request.question.spans:
-        first, last = written(start.date()), written((end - timedelta(days=1)).date())
+        first, last = written_day(start.date()), written_day((end - timedelta(days=1)).date())
         named.append(first if first == last else f"{first} – {last}")
     if request.question.event is not None:
         named.append(request.question.event.label)

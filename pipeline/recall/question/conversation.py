@@ -8,8 +8,8 @@ from functools import cached_property
 from operator import itemgetter
 
 from pipeline.recall.question.parse import Question
-from pipeline.text.cues import addressing, answer_types, cues_of, plain
-from pipeline.text.cues.addressing import ASKS, said, written_apart
+from pipeline.text.cues import answer_types, cues_of, message_cues, plain
+from pipeline.text.cues.message_cues import ASKS, said, written_apart
 from pipeline.text.sentences import FIRST_UNSPACED, is_content, stem, words
 from schemas.sessions import Message
 
@@ -54,23 +54,23 @@ def context_words(
 
     The question itself and earlier questions to a bot, but the last, are passed over.
     """
-    names = addressing.written_apart(people)
-    bots = addressing.names_of({message.speaker for message in recent if message.role == "assistant"})
-    bots |= addressing.called_bots(names)
+    names = message_cues.written_apart(people)
+    bots = message_cues.names_of({message.speaker for message in recent if message.role == "assistant"})
+    bots |= message_cues.called_bots(names)
     passed, language = False, question.language
     stems = {stem(word) for word in words(question.content)}
-    normalized = addressing.said(question.text, language)
+    normalized = message_cues.said(question.text, language)
     taken_over: list[str] = []
     for message in recent[:MAX_MESSAGES_READ]:
         if now - message.sent_at > FOLLOWUP_WINDOW:
             break
-        if addressing.said(message.content, language, bots | names) == normalized:
+        if message_cues.said(message.content, language, bots | names) == normalized:
             continue
         content = message.content
-        if addressing.is_put_to_a_bot(content, language, bots):
+        if message_cues.is_put_to_a_bot(content, language, bots):
             if passed:
                 continue
-            passed, content = True, addressing.said(content, language, bots)
+            passed, content = True, message_cues.said(content, language, bots)
         for word in words(content):
             if len(taken_over) < MAX_WORDS_ADDED and is_content(word, language) and stem(word) not in stems:
                 stems.add(stem(word))

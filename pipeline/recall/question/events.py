@@ -12,9 +12,8 @@ from math import inf
 from typing import Literal
 
 from pipeline.text.calendars import Calendar, calendars_of
-from pipeline.text.calendars.calendar import MONTHS, written
 from pipeline.text.calendars.moments import moments
-from pipeline.text.calendars.spans import midnight
+from pipeline.text.calendars.spans import MONTHS, midnight, written_day
 
 Relation = Literal["before", "after", "since", "during", "between"]
 
@@ -225,8 +224,12 @@ class Timed:
     def label(self) -> str:
         """Describe the time for people, as in `before the trip: 3 May 2026, said by Ana`."""
         parts = (
-            f"{written(event.start.date())}{_until(event)}, said by {event.speaker}"
-            + ("" if event.start.date() == event.said_at.date() else f" on {written(event.said_at.date())}")
+            f"{written_day(event.start.date())}{_until(event)}, said by {event.speaker}"
+            + (
+                ""
+                if event.start.date() == event.said_at.date()
+                else f" on {written_day(event.said_at.date())}"
+            )
             for event in self.dates
         )
         return f"{self.mention.text}: {'; '.join(parts)}"
@@ -266,4 +269,4 @@ def _faded(away: timedelta, half_life: float) -> float:
 def _until(event: EventDate) -> str:
     """Describe the last of several days."""
     last = (event.end - timedelta(microseconds=1)).date()
-    return f" – {written(last)}" if last > event.start.date() else ""
+    return f" – {written_day(last)}" if last > event.start.date() else ""

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from pipeline.recall.question import names
 from pipeline.recall.question.events import Timed
 from pipeline.text import exact_match, truncate
-from pipeline.text.calendars import calendar, calendars_of, figures
-from pipeline.text.calendars.moments import moments
+from pipeline.text.calendars import calendars_of, spans
+from pipeline.text.calendars.moments import dates_in_figures, moments
 from pipeline.text.calendars.spans import Span
 from pipeline.text.cues import AnswerType, answer_types, common_words, cues_of, plain
 from pipeline.text.cues.answer_types import words_of
@@ -83,9 +83,9 @@ def read(text: str, people: Sequence[str], earliest: datetime, now: datetime, la
     parts = {part.casefold() for person in people for part in (person, *_WORD.findall(person))}
     parts |= {part.lstrip("@") for part in parts}
     language = read_in(text, language, parts)
-    exact, content, marked = exact_match.take_out(text, parts | figures.written_in(text))
+    exact, content, marked = exact_match.take_out(text, parts | dates_in_figures(text))
     # the words of times that count from now stay: "the camping trip last year" may be called that in the talk
-    times, of_nouns, content = calendar.times(content, earliest, now, language, parts)
+    times, of_nouns, content = spans.times_named(content, earliest, now, language, parts)
     named = names.find(content, people, language)
     content = truncate.blank_out(content, named.sure)
     exact = (exact + exact_match.numbers(content))[: exact_match.MAX_PIECES]

@@ -124,7 +124,7 @@ DATE_HALF_LENGTH_DAYS = 15.0
 _DAY = timedelta(days=1)
 # Weight of mentioning a person, where a message by them counts 1.
 MENTION_WEIGHT = 0.5
-# Cosines of unrelated texts differ by this much: spaces are calibrated, see `pipeline.clients.calibration`.
+# Cosines of unrelated texts differ by this much: spaces are calibrated, see `pipeline.clients.by_space`.
 UNRELATED = 0.2
 # Whether a message holds what a question asks for.
 _HOLDS: Mapping[AnswerType, Callable[[Candidate], bool]] = {

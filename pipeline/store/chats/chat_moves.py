@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, TextClause, text
 
+from pipeline.store import vectors
 from pipeline.store.chats import chat_languages
 from pipeline.store.chats.chats import CHAT_COLUMNS, Chat
 from pipeline.store.connections.statements import arrays, column, holds, run
-from pipeline.store.jobs import outdated
+from pipeline.store.jobs import jobs
 from pipeline.store.sessions import rollups
-from pipeline.store.vectors import vectors
 from schemas.kinds import FORGET, INGEST, LANGUAGE
 from schemas.sessions import Session
 
@@ -271,7 +271,7 @@ def clear(connection: Connection, tenant_id: str, chat_id: str, into: str) -> No
     """Delete what a moved chat leaves behind, and its jobs; have its weeks rolled up in the new chat."""
     for statement in _CLEAR:
         run(connection, statement, tenant=tenant_id, chat=chat_id)
-    outdated.drop(connection, tenant_id, [INGEST, LANGUAGE], [chat_id])
+    jobs.drop(connection, tenant_id, [INGEST, LANGUAGE], [chat_id])
     # moved messages are indexed in the language of the former chat
     chat_languages.index_all(connection, into)
     chat_languages.enqueue(connection, tenant_id, into)

@@ -18,11 +18,11 @@ from sqlalchemy import Connection, Engine, PoolProxiedConnection
 from sqlalchemy.exc import InvalidatePoolError, ProgrammingError
 
 from migrations import REVISION
-from pipeline.store.connections import committed, trips
+from pipeline.store import vectors
+from pipeline.store.connections import transactions, trips
 from pipeline.store.connections.engines import make_engine, still_there
 from pipeline.store.connections.transactions import sqlstate_of, transaction, translating
-from pipeline.store.operations import catalog, checks, counters
-from pipeline.store.vectors import vectors
+from pipeline.store.operations import checks, counters
 from schemas.errors import SchemaOutdated, SettingsError, WritesRefused
 from schemas.settings import Settings
 
@@ -92,13 +92,13 @@ class Database:
         With `keeps_plans` each statement is planned once, for any parameters, by indexes: for those that are looked up
         in one chat, and not where the planner has to see how large that is.
         """
-        lines: list[committed.Line] = []
+        lines: list[transactions.LogLine] = []
         with self._fitting(self._app, transaction) as connection:
             command = _WITH_PLANS if keeps_plans else _AS_TENANT
             trips.begin(_driver(connection.connection), command, tenant_id, self.only_chats)
-            with committed.lines_of(connection, lines), counters.collected(connection):
+            with transactions.lines_of(connection, lines), counters.collected(connection):
                 yield connection
-        committed.write(lines)
+        transactions.write_lines(lines)
 
     @contextmanager
     def undecided(self) -> Iterator[Connection]:
@@ -195,7 +195,7 @@ class Database:
                 )
             if migration == REVISION and not self._compared:
                 checks.require_seen_vectors(connection)
-                catalog.require(connection)
+                checks.require_catalog(connection)
                 self._compared = True
         self._fits = True
 

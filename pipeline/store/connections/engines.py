@@ -10,9 +10,9 @@ from pydantic_core import from_json, to_json
 from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, event
 from sqlalchemy.exc import InvalidatePoolError
 
-from pipeline.store.connections import poolers, trips
+from pipeline.store.connections import trips
 from pipeline.store.connections.transactions import READ_ONLY, sqlstate_of
-from schemas.server_urls import postgres_parameters
+from schemas.settings import postgres_parameters
 
 # libpq parses the URL (`postgres_parameters`), which may have parameters unknown to SQLAlchemy.
 DRIVER = "postgresql+psycopg://"
@@ -55,8 +55,8 @@ def make_engine(url: str, pool_size: int) -> Engine:
 
     @event.listens_for(engine, "connect")
     def _keep_for_the_session(driver: psycopg.Connection[object], _record: object) -> None:
-        if not poolers.is_pooled(driver):
-            driver.execute(poolers.settings_of("session"))
+        if not trips.is_pooled(driver):
+            driver.execute(trips.pooler_settings("session"))
             # psycopg waits for five uses by default; nearly every statement is one of a few that come again and again
             driver.prepare_threshold = 1
         driver.commit()
@@ -64,7 +64,7 @@ def make_engine(url: str, pool_size: int) -> Engine:
     @event.listens_for(engine, "begin")
     def _set_for_the_transaction(connection: Connection) -> None:
         if (driver := driver_of(connection)).prepare_threshold is None:
-            trips.begin(driver, poolers.settings_of("transaction"))
+            trips.begin(driver, trips.pooler_settings("transaction"))
 
     @event.listens_for(engine, "checkout")
     def _look(connection: psycopg.Connection[object], _record: object, _proxy: object) -> None:

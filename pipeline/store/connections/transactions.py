@@ -1,12 +1,13 @@
-"""Transactions that raise this project's errors, and are retried after a deadlock."""
+"""Transactions that raise this project's errors, are retried after a deadlock, and log once committed."""
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psycopg
+import structlog
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -89,3 +90,68 @@ def _translated(error: Exception) -> Retryable:
         # the server was restarted, or ended the session of a process that was paused too long
         return DatabaseUnavailable(f"The connection to Postgres ended: {reason}")
     return DatabaseUnavailable(f"Postgres cannot be reached: {reason}")
+
+
+log = structlog.get_logger(__name__)
+
+_LINES = "backscroll.lines"
+LogLine = tuple[str, dict[str, Any]]
+
+
+def log_once_committed(connection: Connection, event: str, **fields: Any) -> None:
+    """Have a line logged after the commit; `fields` are ids and numbers, never texts; None is left out."""
+    known = {name: value for name, value in fields.items() if value is not None}
+    connection.info[_LINES].append((event, known))
+
+
+def take_back_lines(connection: Connection, event: str, name: str, values: Collection[Any]) -> set[Any]:
+    """Take back what was told of an event with one of these values in a field; return the values found."""
+    lines = connection.info[_LINES]
+    found = {fields[name] for told, fields in lines if told == event and fields[name] in values}
+    lines[:] = [line for line in lines if line[0] != event or line[1][name] not in found]
+    return found
+
+
+@contextmanager
+def lines_of(connection: Connection, lines: list[LogLine]) -> Iterator[None]:
+    """Collect the lines told during a block; drop them if its caller has rolled back."""
+    # the same object when the connection is lost meanwhile
+    info = connection.info
+    collected: list[LogLine] = []
+    info[_LINES] = collected
+    try:
+        yield
+    finally:
+        del info[_LINES]
+    if connection.in_transaction():
+        lines += collected
+
+
+def write_lines(lines: list[LogLine]) -> None:
+    """Write collected lines to the log."""
+    for event, fields in lines:
+        log.info(event, **fields)
+
+
+T = TypeVar("T")
+
+
+def batched(
+    items: Iterable[T], max_items: int, max_size: float = 0, size: Callable[[T], float] = lambda _: 0
+) -> Iterator[list[T]]:
+    """Yield the items in order, in batches of at most `max_items` items and `max_size` in total, but of one at least.
+
+    >>> list(batched([1, 2, 3, 9, 1], 2)), list(batched([1, 2, 3, 9, 1], 5, 6, float))
+    ([[1, 2], [3, 9], [1]], [[1, 2, 3], [9], [1]])
+    """
+    batch: list[T] = []
+    total = 0.0
+    for item in items:
+        item_size = size(item)
+        if batch and (len(batch) == max_items or total + item_size > max_size):
+            yield batch
+            batch, total = [], 0.0
+        batch.append(item)
+        total += item_size
+    if batch:
+        yield batch

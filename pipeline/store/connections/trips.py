@@ -1,7 +1,9 @@
-"""Send several statements in one write, as one transaction, and read their answers at once.
+"""Send several statements in one write, as one transaction, and read their answers at once; also through a pooler.
 
 psycopg's own pipeline makes a cursor for each statement and waits for each answer: three times the processor time. Only
 that is left out here; what writes, reads and waits is psycopg's.
+
+Through a pooler session state would leak to another client: prepared statements, settings, advisory locks.
 """
 
 import re
@@ -18,7 +20,7 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.sql import Literal
 
-from pipeline.store.connections.poolers import settings_of
+from schemas.errors import SettingsError
 
 Statement = tuple[str, Mapping[str, Any]]
 """SQL with `%(name)s` for each parameter, and the parameters."""
@@ -89,7 +91,7 @@ def _exchange(
     commands: list[Callable[[], None]] = []
     # with a pooler a session keeps nothing
     keeps = driver.prepare_threshold is not None
-    for sql, values in statements if keeps else [(settings_of("transaction"), {}), *statements]:
+    for sql, values in statements if keeps else [(pooler_settings("transaction"), {}), *statements]:
         text, names = _numbered(sql)
         adapt = Transformer(driver)
         parameters = adapt.dump_sequence([values[name] for name in names], [PyFormat.AUTO] * len(names))
@@ -130,3 +132,36 @@ def _numbered(sql: str) -> tuple[bytes, list[str]]:
     names: dict[str, int] = {}
     text = _PARAMETER.sub(lambda match: f"${names.setdefault(match[1], len(names) + 1)}", sql)
     return text.encode(), list(names)
+
+
+# A stopped process must release its locks, and no lock wait may outlast a lease. A search by a vector index skips
+# vectors of other chats and tenants, and goes on until it has enough.
+_SETTINGS = {
+    "idle_in_transaction_session_timeout": "10s",
+    "lock_timeout": "15s",
+    "jit": "off",
+    "hnsw.iterative_scan": "relaxed_order",
+    # vectors examined in one step
+    "hnsw.ef_search": "100",
+}
+
+
+def pooler_settings(span: str) -> str:
+    """Return the statement that sets what every transaction relies on, for a `session` or a `transaction`."""
+    is_local = str(span == "transaction").lower()
+    return "SELECT " + ", ".join(f"set_config('{n}', '{v}', {is_local})" for n, v in _SETTINGS.items())
+
+
+def is_pooled(driver: "psycopg.Connection[Any]") -> bool:
+    """Tell whether queries are answered by another server process than the one that logged in."""
+    (answers,) = driver.execute("SELECT pg_backend_pid()").fetchone() or (None,)
+    return bool(answers != driver.info.backend_pid)
+
+
+def require_direct(driver: "psycopg.Connection[Any]", setting: str) -> None:
+    """Raise `SettingsError` for a connection through a pooler, where a lock or setting of a session would be lost."""
+    if is_pooled(driver):
+        raise SettingsError(
+            f"{setting} goes through a connection pooler, such as PgBouncer: name Postgres itself there, by its own "
+            "port. The URLs of the other roles may go through it"
+        )

@@ -9,9 +9,9 @@ from uuid import UUID
 from pgvector import HalfVector
 from sqlalchemy import Connection, Row, text
 
+from pipeline.store import vectors
 from pipeline.store.connections.statements import column, knowing_vectors, number, run
-from pipeline.store.jobs import outdated
-from pipeline.store.vectors import vectors
+from pipeline.store.jobs import jobs
 from schemas.kinds import FENCED_BY_CHANGE
 
 _WITH_POINTERS = text("""
@@ -116,7 +116,7 @@ def drop(connection: Connection, tenant_id: str, memory_ids: Sequence[UUID]) -> 
     if not memory_ids:
         return []
     gone = column(connection, _DROP, ids=memory_ids)
-    outdated.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"memory:{i}" for i in gone])
+    jobs.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"memory:{i}" for i in gone])
     return [*gone, *drop_recalling(connection, tenant_id, gone)]
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
+from pipeline.store import llm_calls
 from pipeline.store.connections.statements import column, number, run
-from pipeline.store.jobs import outdated
-from pipeline.store.models import llm_calls
+from pipeline.store.jobs import jobs
 from pipeline.store.sessions import rollups
 from schemas.kinds import BACKFILL, FENCED_BY_CHANGE, INGEST, LANGUAGE
-from schemas.people.forgetting import Receipt
+from schemas.people import Receipt
 
 _NAMES_OF = text("""
     SELECT sender_name FROM messages WHERE sender_id = ANY(:senders) AND sender_name <> ''
@@ -169,7 +169,7 @@ def delete_memories(
 ) -> Sequence[Row[Any]]:
     """Delete up to `limit` memories of a person, a chat or all; return their fields for suppression hashes."""
     gone = run(connection, _DELETE_MEMORIES, until=until, senders=senders, chat=chat_id, limit=limit).all()
-    outdated.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"memory:{row.id}" for row in gone])
+    jobs.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"memory:{row.id}" for row in gone])
     return gone
 
 
@@ -185,7 +185,7 @@ def delete_chat(connection: Connection, tenant_id: str, chat_id: str) -> int:
         run(connection, _DELETE_BACKFILLS, tenant=tenant_id, chat=chat_id)
         llm_calls.forget_chat(connection, tenant_id, chat_id)
         rollups.drop_of_chat(connection, tenant_id, chat_id)
-        outdated.drop(connection, tenant_id, [INGEST, LANGUAGE], [chat_id])
+        jobs.drop(connection, tenant_id, [INGEST, LANGUAGE], [chat_id])
     return gone
 
 
@@ -193,7 +193,7 @@ def empty_tenant(connection: Connection, tenant_id: str, until: datetime) -> Non
     """Delete what belongs to the tenant but to none of its chats: settings, backfills, figures, calls, jobs."""
     for statement in _EMPTY_TENANT:
         run(connection, statement, tenant=tenant_id, until=until)
-    outdated.drop_old(connection, tenant_id, BACKFILL, until)
+    jobs.drop_old(connection, tenant_id, BACKFILL, until)
 
 
 def plan(

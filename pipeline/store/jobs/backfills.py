@@ -10,7 +10,7 @@ from pipeline.store.connections.statements import number, run
 from pipeline.store.operations.checks import EMBEDDABLE
 from pipeline.store.sessions.rollups import MIN_SESSIONS
 from schemas.backfills import Backfill, BackfillRequest
-from schemas.memory.facts import RULES
+from schemas.facts import RULES
 from schemas.sessions import EXTRACTIVE
 
 _OF_JOB = """FROM jobs j WHERE j.tenant_id = backfills.tenant_id AND j.kind = 'backfill'

@@ -1,18 +1,22 @@
 """SQL of memories and documents: write, delete, record their use; `memory_search` finds them."""
 
+import secrets
+import time
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Row, text
 
+from pipeline.store import vectors
 from pipeline.store.chats.membership import Seen
 from pipeline.store.connections.statements import arrays, column, run
-from pipeline.store.jobs import outdated
+from pipeline.store.jobs import jobs
 from pipeline.store.memories import memory_conditions as conditions
+from pipeline.text.duplicates import fingerprint
 from schemas.kinds import EMBED, FENCED_BY_CHANGE
-from schemas.memory.documents import DocumentFilter, DocumentIn, ListedDocument, Passage
-from schemas.memory.memories import MemoryIn
+from schemas.memories import DocumentFilter, DocumentIn, ListedDocument, MemoryIn, Passage
 
 _SAME = """(tenant_id, scope, coalesce(session_id, 0), coalesce(user_id, ''), coalesce(agent_id, ''),
         coalesce(document_id, ''), content_hash)"""
@@ -90,7 +94,7 @@ def insert(
 def delete(connection: Connection, tenant_id: str, identity: UUID) -> bool:
     """Delete a memory with its vectors and its jobs; return whether it existed."""
     gone = run(connection, "DELETE FROM memories WHERE id = :id", id=identity).rowcount
-    outdated.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"memory:{identity}"])
+    jobs.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"memory:{identity}"])
     return bool(gone)
 
 
@@ -167,7 +171,7 @@ def drop_document(
     Their vectors and jobs go with them.
     """
     gone = column(connection, _DROP_DOCUMENT, document=document_id, users=users, keep=keep)
-    outdated.drop(connection, tenant_id, [EMBED], [f"memory:{i}" for i in gone])
+    jobs.drop(connection, tenant_id, [EMBED], [f"memory:{i}" for i in gone])
     return len(gone)
 
 
@@ -183,3 +187,63 @@ def passages(connection: Connection, document_id: str, users: Sequence[str] | No
     """Return the chunks of a document of the organization or a person in order; none if there is no such document."""
     rows = run(connection, _PASSAGES, document=document_id, users=users)
     return [Passage(chunk_index=row.chunk_index or 0, content=row.content) for row in rows]
+
+
+def new_id() -> UUID:
+    """Return a UUID that sorts by the time it was made (RFC 9562, version 7)."""
+    milliseconds = time.time_ns() // 1_000_000
+    value = (milliseconds << 80) | secrets.randbits(80)
+    value = (value & ~(0xF << 76)) | (0x7 << 76)
+    return UUID(int=(value & ~(0x3 << 62)) | (0x2 << 62))
+
+
+# of merged sessions the latest summary stays
+_OWN = "scope = 'session' AND session_id = :session AND type = 'summary' AND source = 'rolling'"
+_DROP_OTHERS = text(f"""
+    DELETE FROM memories WHERE {_OWN}
+        AND id <> (SELECT id FROM memories WHERE {_OWN} ORDER BY id DESC LIMIT 1)
+""")
+_UPDATE = text(f"""
+    UPDATE memories m SET content = :content, content_hash = :hash, lives_for = :lives_for,
+        expires_at = now() + :lives_for
+    WHERE {_OWN} AND NOT EXISTS (
+        SELECT 1 FROM memories twin WHERE twin.scope = 'session' AND twin.session_id = :session AND twin.id <> m.id
+            AND twin.content_hash = :hash)
+    RETURNING id
+""")
+# It is found by its session, and deleted when anything in that is erased.
+_SUMMARY_INSERT = text("""
+    INSERT INTO memories (tenant_id, id, scope, type, session_id, content, content_hash, expires_at, lives_for, source,
+        source_session_id, learned_in, language)
+    SELECT :tenant, :id, 'session', 'summary', :session, :content, :hash, now() + :lives_for, :lives_for, 'rolling',
+        :session, :chat, :language
+    ON CONFLICT DO NOTHING RETURNING id
+""")
+
+
+def save_summary(
+    connection: Connection,
+    tenant_id: str,
+    session: Row[Any],
+    content: str,
+    language: str,
+    lives_for: timedelta,
+) -> UUID | None:
+    """Write the summary memory of an open session, replacing the former one; return its id.
+
+    None: another memory of the session says the same.
+    """
+    values = {
+        "session": session.id,
+        "content": content,
+        "hash": fingerprint(content, session.chat_id),
+        "lives_for": lives_for,
+    }
+    run(connection, _DROP_OTHERS, session=session.id)
+    known: UUID | None = run(connection, _UPDATE, **values).scalar_one_or_none()
+    if known is not None:
+        if vectors.exist(connection):
+            run(connection, "DELETE FROM memory_vectors WHERE memory_id = :id", id=known)
+        return known
+    row = {"tenant": tenant_id, "id": new_id(), "chat": session.chat_id, "language": language}
+    return next(iter(column(connection, _SUMMARY_INSERT, **row, **values)), None)

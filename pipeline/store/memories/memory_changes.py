@@ -7,8 +7,8 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
+from pipeline.store import vectors
 from pipeline.store.connections.statements import column, run
-from pipeline.store.vectors import vectors
 
 _LOCKED = text("""
     SELECT id, scope, type, session_id, user_id, agent_id, content, content_hash, importance, expires_at, lives_for,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from pipeline.store.chats.membership import EVERYWHERE, Seen
-from pipeline.store.vectors.vectors import cosine, distance, in_space
+from pipeline.store.vectors import cosine, distance, in_space
 from schemas.vectors import EmbeddingSpace
 
 # Without a time every statement is known, whatever the sender's clock said.

@@ -1,24 +1,26 @@
-"""SQL of accepting: one trip to the server if possible, else step by step.
+"""SQL of accepting: one trip to the server if possible, else step by step; and of messages that were pruned.
 
 It bypasses SQLAlchemy, which would be most of what a message costs, and uses psycopg on the same connection.
 """
 
 from collections.abc import Sequence
 from dataclasses import fields
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg.types.json import Jsonb
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from pipeline.store.chats.chat_languages import DECLARED
 from pipeline.store.chats.chats import DESCRIBED, Chat, described
 from pipeline.store.connections.engines import driver_of
+from pipeline.store.connections.statements import arrays, column
 from pipeline.store.connections.trips import Statement
 from pipeline.store.erasure.suppression import FORGETTING
 from pipeline.store.jobs.jobs import AGAIN
 from pipeline.store.messages.edits import sized
+from pipeline.store.messages.messages import waits
 from pipeline.store.operations.counters import SLOT
 from schemas.errors import Retryable
 from schemas.kinds import INGEST
@@ -211,3 +213,55 @@ def _as_held(cursor: "psycopg.Cursor[Any]") -> tuple[bytes | None, Chat | None]:
     key, *columns = cursor.fetchone() or (None, None)
     chat = None if columns[0] is None else Chat(**dict(zip(_CHAT, columns, strict=True)))
     return (None if key is None else bytes(key)), chat
+
+
+# Of messages that are not stored and would be pruned, those inside a session that has fewer messages than it counts.
+# Sessions of a key do not overlap: the last one that begins before a message is its own.
+_PRUNED = text(f"""
+    WITH missing AS MATERIALIZED (
+        SELECT external_id, session_key, sent_at
+        FROM unnest(CAST(:externals AS text[]), CAST(:keys AS text[]), CAST(:times AS timestamptz[]))
+            AS given (external_id, session_key, sent_at)
+        WHERE (sent_at < now() - CAST(:age AS interval)
+                OR CAST(:per_chat AS bigint) IS NOT NULL AND sent_at < (
+                    SELECT m.sent_at FROM messages m WHERE m.chat_id = :chat
+                    ORDER BY m.sent_at DESC OFFSET CAST(:per_chat AS bigint) - 1 LIMIT 1))
+            AND NOT EXISTS (
+                SELECT 1 FROM messages m WHERE m.chat_id = :chat AND m.external_id = given.external_id)
+    ), inside AS MATERIALIZED (
+        SELECT missing.external_id, own.* FROM missing CROSS JOIN LATERAL (
+            SELECT s.id, s.session_key, s.started_at, s.ended_at, s.message_count FROM conversation_sessions s
+            WHERE s.chat_id = :chat AND s.session_key = missing.session_key AND s.status <> 'merged'
+                AND s.started_at <= missing.sent_at
+            ORDER BY s.started_at DESC LIMIT 1) own
+        WHERE own.ended_at >= missing.sent_at
+    ), pruned AS (
+        SELECT id FROM (SELECT DISTINCT id, session_key, started_at, ended_at, message_count FROM inside) s
+        WHERE s.message_count > (
+            SELECT count(*) FROM messages m
+            WHERE m.chat_id = :chat AND m.session_key = s.session_key
+                AND m.sent_at BETWEEN s.started_at AND s.ended_at AND NOT {waits("m")})
+    )
+    SELECT external_id FROM inside WHERE id IN (SELECT id FROM pruned)
+""")
+
+
+class Sent(NamedTuple):
+    """A message being accepted."""
+
+    external_id: str
+    session_key: str
+    sent_at: datetime
+
+
+def find_pruned(
+    connection: Connection,
+    chat_id: str,
+    sent: Sequence[Sent],
+    *,
+    age: timedelta | None,
+    per_chat: int | None,
+) -> set[str]:
+    """Return the ids of those that are beyond a limit, and not stored though their session counts more messages."""
+    values = {"chat": chat_id, "age": age, "per_chat": per_chat}
+    return set(column(connection, _PRUNED, **arrays("externals keys times", sent), **values))

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 from psycopg.types.json import Jsonb
 from sqlalchemy import Connection, Row, text
 
+from pipeline.store import vectors
 from pipeline.store.connections.statements import arrays, number, run
-from pipeline.store.jobs import outdated
+from pipeline.store.jobs import jobs
 from pipeline.store.jobs.jobs import LATER
 from pipeline.store.messages.messages import Arrival, arrival_columns, waits
 from pipeline.store.sessions.sessions import COLUMNS, as_session
-from pipeline.store.vectors import vectors
 from schemas.kinds import FENCED_BY_CHANGE
 from schemas.messages import ORIGINAL_BYTES
 from schemas.sessions import Session
@@ -202,7 +202,7 @@ def drop_message_vectors(connection: Connection, ids: Sequence[int]) -> int:
 def drop_session(connection: Connection, tenant_id: str, session_id: int) -> None:
     """Delete an empty session with its vectors, its memories and its jobs."""
     run(connection, "DELETE FROM conversation_sessions WHERE id = :id", id=session_id)
-    outdated.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"session:{session_id}"])
+    jobs.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"session:{session_id}"])
 
 
 class StoredMessage(NamedTuple):

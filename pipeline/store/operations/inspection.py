@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
+from pipeline.store import vectors
 from pipeline.store.connections.statements import column, run
-from pipeline.store.vectors import vectors
 
 _SPACES = text("""
     SELECT message_id, array_agg(DISTINCT space_id) AS spaces FROM message_vectors

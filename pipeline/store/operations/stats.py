@@ -1,14 +1,14 @@
-"""SQL of figures over everything: counts, lags, dead letters, and the progress of imports."""
+"""SQL of figures over everything: counts, lags, dead letters, progress, and the running processes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, text
 
+from pipeline.store import vectors
 from pipeline.store.connections.statements import number, run
 from pipeline.store.jobs.jobs import LANE, LATER, LIVE
-from pipeline.store.vectors import vectors
 from schemas.kinds import EMBED, INGEST, SUMMARIZE
 
 _SERVER = text("""
@@ -196,3 +196,42 @@ def progress(
     statement = text(_PROGRESS.format(embedded=_EMBEDDED if able else "0"))
     values = {"chats": list(chat_ids), "kinds": kinds, "priorities": [LIVE, LATER], "latest": latest}
     return run(connection, statement, **values).one()
+
+
+GONE_SECONDS = 45
+"""A process that was not seen for so long is gone: it has missed four of its own writes."""
+_STATE = """
+    INSERT INTO processes (kind, host, pid, settings) VALUES (:kind, :host, :pid, :settings)
+    ON CONFLICT (kind, host, pid) DO UPDATE SET settings = excluded.settings, seen_at = now(),
+        began_at = CASE WHEN processes.settings = excluded.settings THEN processes.began_at ELSE now() END
+"""
+_END = """
+    DELETE FROM processes WHERE (kind, host, pid, settings) = (:kind, :host, :pid, :settings)
+        OR seen_at < now() - interval '1 day'
+"""
+_RUNNING = """
+    SELECT kind, host, pid, settings FROM processes WHERE seen_at > now() - make_interval(secs => :gone)
+    ORDER BY began_at DESC, kind, host, pid
+"""
+
+
+class RunningProcess(NamedTuple):
+    """A process, such as `api` or `worker embed`, and its `Settings.stated`."""
+
+    kind: str
+    host: str
+    pid: int
+    settings: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.kind} ({self.host}, {self.pid})"
+
+
+def state_process(connection: Connection, process: RunningProcess, *, ends: bool = False) -> None:
+    """Record that a process runs, or `ends`; then also forget those that went long ago without saying so."""
+    run(connection, _END if ends else _STATE, **process._asdict())
+
+
+def running_processes(connection: Connection) -> list[RunningProcess]:
+    """Return the processes that were seen lately, those that began last first."""
+    return [RunningProcess(**row._mapping) for row in run(connection, _RUNNING, gone=GONE_SECONDS)]

@@ -21,7 +21,7 @@ from pipeline.store.search.filters import Scope
 from pipeline.store.search.keyword_search import KeywordHits, any_of, quoted
 from pipeline.store.search.session_search import SessionLimits
 from pipeline.store.search.vector_search import VectorHits
-from pipeline.store.vectors.vectors import halved
+from pipeline.store.vectors import halved
 from schemas.vectors import EmbeddingSpace, Vector
 
 Part = Literal["pieces", "times", "named", "spoken", "newest", "memories"]

@@ -14,7 +14,7 @@ from pipeline.store.connections.statements import run
 from pipeline.store.messages.messages import COLUMNS, answered, as_message
 from pipeline.store.search.filters import Scope, affinity_of
 from pipeline.store.search.keyword_search import any_of
-from pipeline.store.vectors.vectors import cosine, distance, halved, in_space
+from pipeline.store.vectors import cosine, distance, halved, in_space
 from schemas.sessions import Message
 from schemas.vectors import EmbeddingSpace, Vector
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, TextClause, text
 
+from pipeline.store import vectors
 from pipeline.store.chats import membership
 from pipeline.store.chats.chats import CHAT_COLUMNS, Chat
 from pipeline.store.chats.membership import Member, Present
@@ -22,7 +23,6 @@ from pipeline.store.messages import messages
 from pipeline.store.search import keyword_search
 from pipeline.store.search.vector_search import is_worth_an_index
 from pipeline.store.sessions import sessions
-from pipeline.store.vectors import vectors
 from schemas.kinds import EMBED
 from schemas.sessions import Message
 from schemas.vectors import EmbeddingSpace

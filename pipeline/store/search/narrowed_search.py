@@ -18,7 +18,7 @@ from pipeline.store.memories.memory_candidates import MemoryHits, MemoryScope
 from pipeline.store.search import keyword_search, session_search
 from pipeline.store.search.filters import Scope, affinity_of
 from pipeline.store.search.keyword_search import KeywordHits, any_of
-from pipeline.store.vectors.vectors import halved
+from pipeline.store.vectors import halved
 from schemas.vectors import EmbeddingSpace, Vector
 
 # Sessions compared by all the words of their messages.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from pipeline.store.search.filters import affinity_of
 from pipeline.store.search.keyword_search import times_in
-from pipeline.store.vectors.vectors import cosine, distance, in_space
+from pipeline.store.vectors import cosine, distance, in_space
 from pipeline.text.bm25 import K1, B
 from schemas.sessions import EXTRACTIVE
 from schemas.vectors import EmbeddingSpace

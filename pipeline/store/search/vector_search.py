@@ -12,10 +12,10 @@ from typing import Any
 
 from sqlalchemy import Connection, TextClause, text
 
+from pipeline.store import vector_spaces, vectors
 from pipeline.store.connections.statements import run
 from pipeline.store.search.filters import Scope
-from pipeline.store.vectors import indexes, vectors
-from pipeline.store.vectors.vectors import cosine, distance, halved, in_space
+from pipeline.store.vectors import cosine, distance, halved, in_space
 from schemas.vectors import EmbeddingSpace, Vector, VectorSearch
 
 # HNSW is faster above this many vectors in scope, if they are more than a tenth of all in the space.
@@ -120,7 +120,7 @@ def nearest(
     values = {**scope.parameters(), "query": halved(query), "limit": limit}
     of_key = scope.session_key is not None
     worth_it = not of_key and is_worth_an_index(messages, everywhere(connection, "message"))
-    indexed = worth_it and bool(indexes.is_indexed(connection, "message", space))
+    indexed = worth_it and bool(vector_spaces.is_indexed(connection, "message", space))
     return as_hits(
         run(connection, _nearest(space, of_key=of_key, indexed=indexed), **values).all(), indexed=indexed
     )

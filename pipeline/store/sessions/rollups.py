@@ -8,7 +8,7 @@ from psycopg.types.json import Jsonb
 from sqlalchemy import Connection, Row, text
 
 from pipeline.store.connections.statements import arrays, column, run
-from pipeline.store.jobs import jobs, outdated
+from pipeline.store.jobs import jobs
 from schemas.kinds import ROLLUP
 from schemas.sessions import Summary
 
@@ -133,7 +133,7 @@ def drop_of_chat(connection: Connection, tenant_id: str, chat_id: str, into: str
     """Delete a chat's rollups and their jobs; with `into`, have those weeks of that chat rolled up."""
     weeks = {Week(chat_id, monday) for monday in column(connection, _DROP_OF_CHAT, chat=chat_id)}
     keys = column(connection, _KEYS_OF_CHAT, chat=chat_id)
-    outdated.drop(connection, tenant_id, [ROLLUP], keys)
+    jobs.drop(connection, tenant_id, [ROLLUP], keys)
     if into is not None:
         weeks |= {Week.of_key(key) for key in keys}
         again = sorted(Week(into, week.monday).key for week in weeks)

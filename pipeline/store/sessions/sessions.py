@@ -1,4 +1,4 @@
-"""SQL of sessions: their ends, the markers that close them, their summaries."""
+"""SQL of sessions: their ends, the markers that close them, their summaries, and how contexts show them."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
@@ -293,3 +293,46 @@ def outdate_facts(connection: Connection, session_ids: Sequence[int]) -> None:
 def outdate_summaries(connection: Connection, session_ids: Sequence[int]) -> None:
     """Mark the summaries of these sessions as outdated, though nothing has changed."""
     run(connection, _OUTDATE, ids=session_ids)
+
+
+_CARD = """id, session_key, started_at, ended_at, message_count, participants, summary_text, summary_model, topic_tags,
+    entities"""
+
+
+_CARDS = text(f"""
+    SELECT {_CARD} FROM conversation_sessions WHERE id = ANY(:ids) AND status <> 'merged'
+""")
+
+
+_OF_TIME = text(f"""
+    SELECT * FROM (
+        SELECT {_CARD}
+        FROM conversation_sessions
+        WHERE chat_id = :chat AND (CAST(:key AS text) IS NULL OR session_key = :key) AND status <> 'merged'
+            AND started_at < :until AND ended_at >= :start
+        ORDER BY ended_at DESC, id DESC LIMIT :limit
+    ) latest
+    ORDER BY started_at, id
+""")
+
+
+def cards_of_sessions(connection: Connection, session_ids: Sequence[int]) -> Sequence[Row[Any]]:
+    """Return the cards of these sessions."""
+    return run(connection, _CARDS, ids=session_ids).all()
+
+
+def cards_of_time(
+    connection: Connection,
+    chat_id: str,
+    start: datetime,
+    until: datetime,
+    *,
+    session_key: str | None = None,
+    limit: int,
+) -> Sequence[Row[Any]]:
+    """Return the sessions of a chat, or of one key in it, that overlap this time, in order.
+
+    Each has its summary and topics, if it is summarized. Of more than `limit` the latest are returned.
+    """
+    values = {"chat": chat_id, "key": session_key, "start": start, "until": until, "limit": limit}
+    return run(connection, _OF_TIME, **values).all()

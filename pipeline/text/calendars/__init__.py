@@ -1,15 +1,14 @@
 """Load how a language expresses times: its `calendar.toml`, as patterns and the meanings of their words."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from pipeline.text import languages
+from pipeline.text.accents import words_either_way
 from pipeline.text.caches import pattern
-from pipeline.text.calendars import patterns
-from pipeline.text.calendars.patterns import RELATIONS as RELATIONS
 
 # The kinds of times, in the order in which a text is searched for them: those of more words first.
 KINDS = (
@@ -98,22 +97,22 @@ def month_names(*, dotted: bool) -> frozenset[str]:
         for source in sources
         if source.get("dotted") or not dotted
         for words in source["months"]
-        for word in patterns.split(words)
+        for word in split_words(words)
     )
 
 
 @cache
 def _calendar(name: str) -> Calendar:
     data = languages.read(name, "calendar")
-    months = {word: n for n, words in enumerate(data["months"], start=1) for word in patterns.split(words)}
-    weekdays = {word: n for n, words in enumerate(data["weekdays"]) for word in patterns.split(words)}
-    numbers = {word: n for n, words in enumerate(data["numbers"], start=1) for word in patterns.split(words)}
+    months = {word: n for n, words in enumerate(data["months"], start=1) for word in split_words(words)}
+    weekdays = {word: n for n, words in enumerate(data["weekdays"]) for word in split_words(words)}
+    numbers = {word: n for n, words in enumerate(data["numbers"], start=1) for word in split_words(words)}
     ordinals = {word: n for n, word in enumerate(data.get("ordinals", "").split(), start=1)}
-    spaced, article = data.get("spaced", True), patterns.split(data.get("article", ""))
+    spaced, article = data.get("spaced", True), split_words(data.get("article", ""))
     if not spaced:
         numbers |= _han_numbers()
     marked = {
-        key: {word: meaning for meaning, words in data.get(key, {}).items() for word in patterns.split(words)}
+        key: {word: meaning for meaning, words in data.get(key, {}).items() for word in split_words(words)}
         for key in ("units", "steps", "steps_after", "days", "periods")
     }
     meanings: dict[str, dict[str, Any]] = {
@@ -125,22 +124,22 @@ def _calendar(name: str) -> Calendar:
         )
         for mark in "+*"
     )
-    slots = patterns.slots(data, months, weekdays, numbers, meanings, spaced=spaced)
-    slots["nth"] = rf"(?P<d>{patterns.alternatives(ordinals)})"
+    slots = calendar_slots(data, months, weekdays, numbers, meanings, spaced=spaced)
+    slots["nth"] = rf"(?P<d>{alternatives(ordinals)})"
     forms = _FORMS | {"period": ["{period}"], "day": ["{day}"]} | data["forms"]
 
     def any_of(key: str) -> str:
-        return patterns.alternatives(patterns.split(data.get(key, "")))
+        return alternatives(split_words(data.get(key, "")))
 
-    to, and_ = patterns.split(data["to"]), patterns.split(data["and"])
+    to, and_ = split_words(data["to"]), split_words(data["and"])
     end = data.get("suffix", "")
     no_date_after, no_date_before = (
-        patterns.split(data.get("no_date", {}).get(side, "")) for side in ("after", "before")
+        split_words(data.get("no_date", {}).get(side, "")) for side in ("after", "before")
     )
     no_date_before += meanings["units"]
     return Calendar(
         forms={
-            kind: tuple(patterns.compiled(form, slots, spaced=spaced) for form in forms.get(kind, ()))
+            kind: tuple(compiled_form(form, slots, spaced=spaced) for form in forms.get(kind, ()))
             for kind in KINDS
         },
         months=_folded(months),
@@ -158,40 +157,40 @@ def _calendar(name: str) -> Calendar:
         plurals=plurals,
         genitives=genitives,
         short=_short_names(data, spaced=spaced),
-        lead=patterns.relations(data.get("leads", {}), article, spaced=spaced, trail=False, suffix=""),
-        trail=patterns.relations(data.get("trails", {}), [], spaced=spaced, trail=True, suffix=end),
+        lead=relation_pattern(data.get("leads", {}), article, spaced=spaced, trail=False, suffix=""),
+        trail=relation_pattern(data.get("trails", {}), [], spaced=spaced, trail=True, suffix=end),
         before_months=pattern(rf"(?:{any_of('before_months')})\s{{1,3}}$", re.IGNORECASE),
         first=pattern(
-            rf"(?<!\w)(?:{patterns.alternatives([*months, *weekdays])})\.?(?:\s\d{{4}})?"
-            rf"\s{{0,3}}(?:[-–—]|(?:{patterns.alternatives(to + and_)})(?=\s))\s{{0,3}}$",
+            rf"(?<!\w)(?:{alternatives([*months, *weekdays])})\.?(?:\s\d{{4}})?"
+            rf"\s{{0,3}}(?:[-–—]|(?:{alternatives(to + and_)})(?=\s))\s{{0,3}}$",
             re.IGNORECASE,
         ),
         joins=pattern(
-            rf"{end}\s{{0,3}}(?:(?P<to>[-–—]|{patterns.alternatives(to)})|(?P<and>{patterns.alternatives(and_)}))\s{{0,3}}"
-            rf"(?:(?:{patterns.alternatives(article)})\s{{1,3}})?",
+            rf"{end}\s{{0,3}}(?:(?P<to>[-–—]|{alternatives(to)})|(?P<and>{alternatives(and_)}))\s{{0,3}}"
+            rf"(?:(?:{alternatives(article)})\s{{1,3}})?",
             re.IGNORECASE,
         ),
         spaced=spaced,
         capitals=data.get("capitals", False),
         dotted=data.get("dotted", False),
-        no_date_after=pattern(rf"(?<!\w)(?:{patterns.alternatives(no_date_after)})\s{{1,3}}$", re.IGNORECASE),
-        no_date_before=pattern(rf"\s{{0,3}}(?:{patterns.alternatives(no_date_before)})(?!\w)", re.IGNORECASE),
+        no_date_after=pattern(rf"(?<!\w)(?:{alternatives(no_date_after)})\s{{1,3}}$", re.IGNORECASE),
+        no_date_before=pattern(rf"\s{{0,3}}(?:{alternatives(no_date_before)})(?!\w)", re.IGNORECASE),
         past=pattern(rf"(?<!\w)(?:{any_of('past')})(?!\w)", re.IGNORECASE),
         alone=data.get("forms", {}).get("alone", not spaced),
         shown=Shown(
             **data["shown"],
-            months=tuple(_capitalized(patterns.split(words)[0], data) for words in data["months"]),
+            months=tuple(_capitalized(split_words(words)[0], data) for words in data["months"]),
         ),
-        events=patterns.events(data["events"]) if "events" in data else None,
+        events=event_pattern(data["events"]) if "events" in data else None,
     )
 
 
 def _short_names(data: Mapping[str, Any], *, spaced: bool) -> frozenset[str]:
     if not spaced:
         return frozenset()
-    abbreviations = patterns.split(data.get("short_weekdays", ""))
+    abbreviations = split_words(data.get("short_weekdays", ""))
     keys = ("months",) if abbreviations else ("months", "weekdays")
-    for full, *variants in (patterns.split(words) for key in keys for words in data[key]):
+    for full, *variants in (split_words(words) for key in keys for words in data[key]):
         abbreviations += [word for word in variants if len(word) + 2 <= len(full)]
     return frozenset(word.casefold() for word in abbreviations)
 
@@ -210,3 +209,109 @@ def _han_numbers() -> dict[str, int]:
 
 def _folded(words: Mapping[str, Any]) -> dict[str, Any]:
     return {word.casefold(): meaning for word, meaning in words.items()}
+
+
+RELATIONS = ("week", "before", "after", "since", "until", "around", "between", "every", "of", "in")
+
+
+def alternatives(words: Iterable[str]) -> str:
+    """Return a pattern for any of these words, the longest that fits, with any spaces inside."""
+    longest_first = sorted(set(words), key=lambda word: (-len(word), word))
+    return "|".join(re.escape(word).replace(r"\ ", r"\s{1,3}") for word in longest_first) or r"(?!)"
+
+
+def split_words(words: str) -> list[str]:
+    """Split a list of words, with `letzt{e,en}` for two words and `_` for a space inside of one.
+
+    At the end comes how words are written without their accents.
+
+    >>> split_words("letzt{e,en} a_few środa")
+    ['letzte', 'letzten', 'a few', 'środa', 'sroda']
+    """
+    expanded = []
+    for word in words.split():
+        stem, brace, rest = word.partition("{")
+        endings, _, after = rest.partition("}")
+        expanded += [stem + ending + after for ending in (endings.split(",") if brace else [""])]
+    return [word.replace("_", " ") for word in words_either_way(" ".join(expanded)).split()]
+
+
+def calendar_slots(
+    data: Mapping[str, Any],
+    months: Iterable[str],
+    weekdays: Iterable[str],
+    numbers: Iterable[str],
+    meanings: Mapping[str, Iterable[str]],
+    *,
+    spaced: bool,
+) -> dict[str, str]:
+    suffix = data.get("suffix", "")
+    digits = r"\d{1,2}" if spaced else r"\d{1,2}|[一二三四五六七八九十]{1,3}"
+    no_digit = r"(?<![\d.,:])" if spaced else r"(?<![\d.,:一二三四五六七八九十])"
+    year = r"(?<!\d)(?P<y>\d{4})(?!\d)"
+    to, and_ = alternatives(split_words(data["to"])), alternatives(split_words(data["and"]))
+    article = alternatives(split_words(data.get("article", "")))
+    dot = r"\.?" if spaced else ""
+    weekday = rf"(?:(?:{alternatives(weekdays)}){suffix}\.?,?\s{{1,3}}(?:(?:{article})\s{{1,3}})?)?"
+    return {
+        "d": rf"{no_digit}(?P<d>{digits})(?!\d)",
+        "e": rf"(?P<e>{digits})(?!\d)",
+        "m": rf"(?<!\d)(?P<m>{alternatives(months)})(?![^\W\d_]){dot}"
+        if spaced and not suffix
+        else rf"{'' if spaced else no_digit}(?P<m>{alternatives(months)})(?P<ending>{suffix})",
+        "y": year,
+        "w": rf"(?P<w>{alternatives(weekdays)})(?P<wending>{suffix})",
+        "wd": weekday,
+        "n": rf"(?<![\d.,])(?P<n>\d{{1,3}}|{alternatives(numbers)})",
+        "unit": rf"(?P<unit>{alternatives(meanings['units'])})",
+        "step": rf"(?P<step>{alternatives(meanings['steps'])})",
+        "step_after": rf"(?P<step>{alternatives(meanings['steps_after'])})",
+        "day": rf"(?P<day>{alternatives(meanings['days'])})",
+        "period": rf"(?P<period>{alternatives(meanings['periods'])})",
+        "th": data.get("ordinal", ""),
+        "of": data.get("of", ""),
+        "year": data.get("year", "").replace("{y}", year),
+        "year_after": data.get("year", "").replace("{y}", year).removesuffix("?"),
+        "to": rf"\s{{0,3}}(?P<to>[-–—]|{to}|(?P<and>{and_}))\s{{0,3}}(?:(?:{article})\s{{1,3}})?",
+    }
+
+
+def compiled_form(form: str, slots: Mapping[str, str], *, spaced: bool) -> re.Pattern[str]:
+    for name, slot in slots.items():
+        form = form.replace(f"{{{name}}}", slot)
+    body = form.replace(" ", r"\s{1,3}").replace(r"\s{1,3}?", r"\s{0,3}")
+    # `}` and digits may stand at an edge, where a word must not go on
+    return pattern(rf"(?<!\w)(?:{body})(?!\w)" if spaced else body, re.IGNORECASE)
+
+
+def relation_pattern(
+    words: Mapping[str, str], article: Iterable[str], *, spaced: bool, trail: bool, suffix: str
+) -> re.Pattern[str]:
+    """Return a pattern of the words that relate a text to a time, with a group for each relation."""
+    groups = "|".join(
+        f"(?P<{name}>{alternatives(split_words(words[name]))})" for name in RELATIONS if name in words
+    )
+    groups = groups or "(?!)"
+    if trail:
+        end = r"(?!\w)" if spaced else ""
+        return pattern(rf"{suffix}\s{{0,3}}(?:{groups}){end}", re.IGNORECASE)
+    if not spaced:
+        return pattern(rf"(?:{groups})\s{{0,3}}$", re.IGNORECASE)
+    articles = rf"(?P<article>(?:{alternatives(article)})(?:\s{{1,3}}|(?<=['’])))?"
+    return pattern(
+        rf"(?:(?<!\w)(?:{groups})(?:\s{{1,3}}|(?<=['’])|(?<=-)))?(?<!\w){articles}$", re.IGNORECASE
+    )
+
+
+def event_pattern(words: Mapping[str, str]) -> re.Pattern[str]:
+    """Return a pattern of a relation to an event and the event's noun, except before the words in `not`."""
+    groups = "|".join(
+        f"(?P<{relation}>{alternatives(split_words(words[relation]))})"
+        for relation in ("before", "after", "since", "during")
+        if relation in words
+    )
+    no = alternatives(split_words(words.get("not", "")))
+    noun = words["noun"].replace(" ", r"\s")
+    return pattern(
+        rf"(?<!\w)(?:{groups})(?:\s|(?<=['’]))(?!\w+\s(?:{no})(?!\w))(?P<event>{noun})", re.IGNORECASE
+    )

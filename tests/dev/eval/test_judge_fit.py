@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ops.dev.eval import judge_fit, relevance_sample, samples
+from ops.dev.eval import judge_fit, samples
 from ops.dev.eval.judge_fit import Rows
 from ops.dev.eval.samples import Part
 
@@ -37,7 +37,7 @@ def test_a_chat_does_not_judge_itself() -> None:
 
 @pytest.mark.parametrize("part", ["fit", "held"])
 def test_what_was_written_for_it_is_of_chats_and_people_that_exist(part: Part) -> None:
-    sample = relevance_sample.read(part)
+    sample = samples.read_relevance_sample(part)
     chats = {chat.name: {m.sender_id for m in chat.messages} for chat in samples.chosen(part)}
     assert sample.absent.keys() <= chats.keys()
     assert all(told.about is None or told.about in chats[told.chat] for told in sample.told)

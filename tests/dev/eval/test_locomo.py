@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ops.dev.eval import locomo
 from ops.dev.eval.asking import Asking, evaluated
 from ops.dev.eval.measures import OURS
+from ops.dev.eval.samples import read_locomo
 from schemas.errors import InvalidInput
 from schemas.settings import Settings
 
@@ -61,7 +61,7 @@ def test_the_set_is_read_as_it_is_published_and_every_question_counted(tmp_path:
         samples.append({"sample_id": name, "qa": talk.pop("qa"), "conversation": talk})
     together.write_text(json.dumps(samples))
     # Then both are the same conversations
-    read, published = list(locomo.read(apart)), list(locomo.read(together))
+    read, published = list(read_locomo(apart)), list(read_locomo(together))
     assert [(c.name, c.messages, c.cases[1:]) for c in read] == [
         (c.name, c.messages, c.cases[1:]) for c in published
     ]
@@ -79,4 +79,4 @@ def test_the_set_is_read_as_it_is_published_and_every_question_counted(tmp_path:
 def test_a_file_of_something_else_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "other.json").write_text(text)
     with pytest.raises(InvalidInput, match=r"other\.json is not a LoCoMo conversation"):
-        list(locomo.read(tmp_path))
+        list(read_locomo(tmp_path))

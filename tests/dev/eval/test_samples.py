@@ -2,14 +2,7 @@
 
 import pytest
 
-from ops.dev.eval.samples import (
-    CHATS,
-    NAMES,
-    UNANSWERABLE,
-    SampleChat,
-    catalogue,
-    read_chat,
-)
+from ops.dev.eval.samples import CHATS, NAMES, UNANSWERABLE, SampleChat, catalogue, read_chat
 
 FACTS = catalogue()
 EVERY = [read_chat(name) for name in FACTS]

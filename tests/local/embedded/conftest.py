@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ops.local.embedded.account import Account
 from ops.local.embedded.binaries import postgres_installations, reachable_postgres
+from ops.local.embedded.folder import Account
 from ops.local.embedded.postgres import EmbeddedPostgres
 
 

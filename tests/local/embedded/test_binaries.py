@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from ops.local.embedded import binaries
-from ops.local.embedded.account import UNUSED_NUMBERS, Account
 from ops.local.embedded.binaries import (
     ProgramMissing,
     postgres_installations,
     reachable_postgres,
     redis_server,
 )
+from ops.local.embedded.folder import UNUSED_NUMBERS, Account
 
 
 def copy_of_installation(target: Path) -> Path:

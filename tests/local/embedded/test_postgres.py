@@ -14,9 +14,8 @@ import sqlalchemy
 
 from ops.local.embedded.binaries import postgres_installations
 from ops.local.embedded.folder import DataFolderError
-from ops.local.embedded.ports import free_port
 from ops.local.embedded.postgres import EmbeddedPostgres
-from ops.local.embedded.server import ServerFailed
+from ops.local.embedded.server import ServerFailed, free_port
 from schemas.errors import Permanent
 
 

@@ -15,7 +15,7 @@ from pipeline.recall.find.arms import ArmLimits
 from pipeline.store.connections.database import Database
 from pipeline.text import fencing
 from schemas.context import ChatMessage, Context
-from schemas.memory.memories import MemoryIn
+from schemas.memories import MemoryIn
 from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
 from tests.conftest import TENANT, message

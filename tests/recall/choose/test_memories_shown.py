@@ -10,7 +10,7 @@ from pipeline.ingest import accept
 from pipeline.memories.statements import remember
 from pipeline.store.connections.database import Database
 from schemas.context import Context
-from schemas.memory.memories import MemoryIn
+from schemas.memories import MemoryIn
 from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
 from tests.conftest import TENANT

@@ -9,10 +9,10 @@ from pipeline.ingest import accept
 from pipeline.memories import statements
 from pipeline.people import identities
 from pipeline.recall.search_modes import search_memories
+from pipeline.store import vector_spaces, vectors
 from pipeline.store.connections.database import Database
-from pipeline.store.vectors import spaces, vectors
 from schemas.errors import NotFound
-from schemas.memory.memories import MemoryFilter, MemoryQuery, MemoryResult
+from schemas.memories import MemoryFilter, MemoryQuery, MemoryResult
 from schemas.messages import ChatIn
 from schemas.vectors import Calibration
 from tests.conftest import TENANT, message
@@ -45,7 +45,7 @@ def measured(database: Database) -> None:
     as_it_is = Calibration(slope=1.0, height=0.0)
     with database.tenant(TENANT) as connection:
         (space,) = vectors.written_spaces(connection)
-        spaces.calibrate(connection, space, as_it_is, as_it_is)
+        vector_spaces.calibrate(connection, space, as_it_is, as_it_is)
 
 
 def contents(result: MemoryResult) -> list[str]:

@@ -7,7 +7,7 @@ import pytest
 from pipeline.recall.find.candidates import Candidate, mark_noise
 from pipeline.recall.question.conversation import Questions
 from pipeline.text.cues import message_cues
-from pipeline.text.cues.addressing import is_put_to_a_bot, names_of, said
+from pipeline.text.cues.message_cues import is_put_to_a_bot, names_of, said
 from tests.recall.found import candidate
 from tests.text.builders import listed
 
@@ -27,7 +27,7 @@ def talk(*lines: str) -> list[Candidate]:
             sent_at=NOW + timedelta(minutes=number),
             terms={"key": 1},
             cosine=0.5,
-            cues=message_cues.read(text, "english", of_a_bot=speaker in BOTS),
+            cues=message_cues.read_cues(text, "english", of_a_bot=speaker in BOTS),
         )
         for number, (speaker, _, text) in enumerate(spoken)
     ]

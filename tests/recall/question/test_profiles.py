@@ -17,7 +17,7 @@ from pipeline.recall.profiles import PROFILES, Parameters, parameters_of
 from pipeline.store.connections.database import Database
 from schemas.context import Context
 from schemas.errors import InvalidInput
-from schemas.memory.memories import MemoryIn
+from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery, parse_payload
 from schemas.settings import Settings

@@ -18,14 +18,14 @@ from migrations import FIRST, REVISION
 from ops.local import migrate
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich.vectors import embed
+from pipeline.enrich import embed
 from pipeline.erasure import export
 from pipeline.ingest import accept
-from pipeline.ingest.policy import SessionPolicy
+from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.memories.statements import remember
 from pipeline.recall import build_context
 from pipeline.store.connections.database import Database
-from schemas.memory.memories import MemoryIn
+from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings

@@ -1,4 +1,4 @@
-"""Pages of chats, a chat's sessions, and a session with its derived data."""
+"""Pages of chats, a chat's sessions, a session with its derived data, and of people with their memories."""
 
 from typing import Annotated
 from urllib.parse import quote
@@ -7,16 +7,18 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
+from pipeline.memories import entities
 from pipeline.operations import lookup, status
-from pipeline.people import membership
+from pipeline.people import identities
+from pipeline.store import vector_spaces, vectors
 from pipeline.store.chats import chat_moves, chats
 from pipeline.store.messages import edits, messages
 from pipeline.store.operations import inspection
 from pipeline.store.sessions import sessions
-from pipeline.store.vectors import spaces, vectors
 from schemas.errors import NotFound
 from schemas.listing import ChatFilter, SessionFilter
-from schemas.messages import Id, Name, RowId
+from schemas.messages import Id, IdOrEmpty, Name, RowId
+from schemas.people import UserFilter
 from workers.api.inspector.pages import PageRoute, go_to, page
 from workers.api.state import Api, Tenant
 
@@ -69,7 +71,7 @@ def get_chat(
         wanted=wanted.status,
         full=len(rows) == ROWS,
         progress=status.progress(api.database, tenant, [chat.chat_id], LATEST),
-        members=membership.show(api.database, tenant, chat.chat_id),
+        members=identities.show_members(api.database, tenant, chat.chat_id),
     )
 
 
@@ -103,7 +105,7 @@ def get_session(
             following=transcript[MESSAGES].id if len(transcript) > MESSAGES else None,
             spaces=[
                 space
-                for space in (spaces.listing(connection) if vectors.exist(connection) else [])
+                for space in (vector_spaces.listing(connection) if vectors.exist(connection) else [])
                 if space.status != "retired"
             ],
             having=inspection.spaces_of(connection, ids),
@@ -148,3 +150,25 @@ def get_memory(request: Request, api: Api, tenant: Tenant, memory_id: UUID) -> R
         if owner is None
         else f"memory {memory_id} is of the scope {owner.scope}: see `backscroll memories list`"
     )
+
+
+people_router = APIRouter(prefix="/inspect/people", route_class=PageRoute, include_in_schema=False)
+
+
+@people_router.get("")
+def get_people(request: Request, api: Api, tenant: Tenant, after: IdOrEmpty = "") -> Response:
+    """List the people who have memories."""
+    with api.database.tenant(tenant) as connection:
+        rows = inspection.people(connection, after, ROWS)
+    return page(request, "people", rows=rows, full=len(rows) == ROWS)
+
+
+@people_router.get("/{user_id}")
+def get_person(
+    request: Request, api: Api, tenant: Tenant, user_id: Id, wanted: Annotated[UserFilter, Query()]
+) -> Response:
+    """Show a person: current memories, and earlier ones."""
+    person = entities.user_page(api.database, tenant, user_id, wanted)
+    known = [*person.current, *person.earlier]
+    full = len(known) == wanted.limit
+    return page(request, "person", person=person, following=known[-1].id if full else None)

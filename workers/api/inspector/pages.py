@@ -1,11 +1,12 @@
-"""The frame of every page: access, origin of forms, headers, templates, errors."""
+"""The frame of every page: access, origin of forms, headers, templates, errors; and the login."""
 
+import mimetypes
 from collections.abc import Callable, Coroutine
 from importlib.resources import files
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import quote
 
-from fastapi import Depends, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import BaseModel
@@ -14,15 +15,19 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from pipeline.people import api_keys
+from pipeline.people.api_keys import digest_of, end_login
 from pipeline.text import display
-from schemas.bots.keys import CurrentKey
+from schemas.base import Frozen
+from schemas.bots import CurrentKey
+from schemas.errors import NotFound
 from schemas.payloads import parse_payload
+from workers.api import keyring
 from workers.api.admission import permit
 from workers.api.api_route import ApiRoute
 from workers.api.bodies import fields_of, off_loop, received
 from workers.api.errors import TITLES, HttpError, as_invalid, as_problem, request_id
-from workers.api.inspector import cookie
-from workers.api.state import state_of
+from workers.api.scopes import READ_PAGE
+from workers.api.state import Api, state_of
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -90,7 +95,7 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> R
 
 def go_to(path: str) -> Response:
     """Send the browser on, with a GET."""
-    return RedirectResponse(f"{cookie.PATH}/{path}", 303)
+    return RedirectResponse(f"{keyring.COOKIE_PATH}/{path}", 303)
 
 
 class PageRoute(ApiRoute):
@@ -127,7 +132,7 @@ class PageRoute(ApiRoute):
             key = None
         if key is None:
             if "hx-request" in request.headers:
-                return Response(headers={"HX-Redirect": f"{cookie.PATH}/login"})
+                return Response(headers={"HX-Redirect": f"{keyring.COOKIE_PATH}/login"})
             return go_to(f"login?next={quote(request.url.path)}" if request.method == "GET" else "login")
         request.state.caller = permit(request, key, self.access)
         return None
@@ -136,7 +141,7 @@ class PageRoute(ApiRoute):
 async def login_of(request: Request) -> tuple[bytes, CurrentKey | None]:
     """Return the login of a request's cookie, which may have ended, and its key; None without a valid one."""
     api = state_of(request)
-    login, digest = api.seal.open(request.cookies.get(cookie.NAME, "")) or (b"", None)
+    login, digest = api.seal.open(request.cookies.get(keyring.COOKIE_NAME, "")) or (b"", None)
     return login, None if digest is None else await api.keyring.find_digest(digest)
 
 
@@ -173,3 +178,65 @@ else:
 
         def __class_getitem__(cls, model: type[BaseModel]) -> Any:
             return Annotated[model, Depends(_FormReader(model))]
+
+
+login_router = APIRouter(prefix="/inspect", route_class=PageRoute, include_in_schema=False)
+
+
+class Login(Frozen):
+    """The login form."""
+
+    key: str = ""
+    next: str = ""
+
+
+@login_router.get("/login")
+async def get_login(request: Request, next: str = "") -> Response:  # noqa: A002 - a field of the form
+    """Ask for a key."""
+    return page(request, "login", next=next, refused=False)
+
+
+@login_router.post("/login")
+async def post_login(request: Request, api: Api, login: Form[Login]) -> Response:
+    """Accept a key that may read, and keep its digest in the cookie."""
+    secret = login.key.strip()
+    key = await api.keyring.find(secret) if secret else None
+    if key is None:
+        return page(request, "login", 401, next=login.next, refused=True)
+    permit(request, key, READ_PAGE)
+    # only a path of ours, never another site's address
+    inside = (
+        login.next.startswith(f"{keyring.COOKIE_PATH}/") and "\\" not in login.next and ".." not in login.next
+    )
+    response = go_to(login.next.removeprefix(f"{keyring.COOKIE_PATH}/") if inside else "chats")
+    response.set_cookie(
+        keyring.COOKIE_NAME,
+        api.seal.seal(digest_of(secret)),
+        max_age=keyring.LOGIN_SECONDS,
+        path=keyring.COOKIE_PATH,
+        # the page knows how the browser reached it, also through a proxy that is not trusted
+        secure="https" in (request.url.scheme, request.headers.get("origin", "").partition(":")[0]),
+        httponly=True,
+        samesite="strict",
+    )
+    return response
+
+
+@login_router.post("/logout")
+async def post_logout(request: Request, api: Api) -> Response:
+    """End the login, wherever its cookie may have been copied to, and forget the cookie."""
+    login, key = await login_of(request)
+    if key is not None:
+        await run_in_threadpool(end_login, api.database, key.tenant, login)
+    response = go_to("login")
+    response.delete_cookie(keyring.COOKIE_NAME, path=keyring.COOKIE_PATH, httponly=True, samesite="strict")
+    return response
+
+
+@login_router.get("/assets/{name}")
+async def get_asset(name: str) -> Response:
+    """Return the style sheet, htmx, or its license."""
+    if name not in ASSETS:
+        raise NotFound(f"there is no {name}")
+    media = mimetypes.guess_type(name)[0] or "text/plain"
+    return Response(ASSETS[name], media_type=media, headers={"Cache-Control": "max-age=600"})

@@ -12,12 +12,11 @@ from pipeline.recall import build_context, query_log
 from pipeline.store.chats.chats import Chat
 from pipeline.store.search import query_log as log_rows
 from schemas.base import Closed
-from schemas.context import LoggedContext
+from schemas.context import PROFILE_PURPOSES, LoggedContext
 from schemas.errors import NotFound
 from schemas.listing import QueryFilter
 from schemas.messages import MAX_QUERY_CHARS, Id
 from schemas.payloads import ContextQuery, parse_payload
-from schemas.profiles import PURPOSES
 from workers.api.inspector.chats import LATEST, ROWS
 from workers.api.inspector.context_view import view
 from workers.api.inspector.pages import MAX_FORM_BYTES, Form, PageRoute, page
@@ -46,7 +45,7 @@ class Question(Closed):
 @router.get("/ask")
 def get_ask(request: Request, form: Annotated[Question, Query()]) -> Response:
     """Offer the form."""
-    return page(request, "ask", form=form, profiles=PURPOSES)
+    return page(request, "ask", form=form, profiles=PROFILE_PURPOSES)
 
 
 @router.post("/ask")
@@ -55,7 +54,7 @@ def post_ask(request: Request, api: Api, tenant: Tenant, form: Form[Question]) -
     with api.database.tenant(tenant) as connection:
         chat = lookup.find_chat(connection, form.chat_id)
     values = _explained(api, tenant, chat, form)
-    return page(request, "ask", form=form, profiles=PURPOSES, chat=chat, **values)
+    return page(request, "ask", form=form, profiles=PROFILE_PURPOSES, chat=chat, **values)
 
 
 @router.get("/queries")

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, get_args
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
-from pipeline.ingest import left_out
+from pipeline.ingest import accept
 from pipeline.jobs import dead_letters
 from pipeline.jobs.dead_letters import JobFilter, ListedJob
 from pipeline.llm.budget import Budget
@@ -14,9 +14,9 @@ from pipeline.operations import backfill, costs, lookup, status
 from pipeline.operations.backfill_kinds import Current
 from pipeline.operations.deployment import Deployment
 from pipeline.operations.doctor import collect
+from pipeline.store import vector_spaces, vectors
 from pipeline.store.jobs import backfills as stored
 from pipeline.store.operations import counters
-from pipeline.store.vectors import spaces, vectors
 from schemas.backfills import BackfillKind, BackfillRequest
 from schemas.base import Closed
 from schemas.errors import InvalidInput, NotFound
@@ -69,7 +69,7 @@ def get_jobs(request: Request, api: Api, tenant: Tenant, wanted: Annotated[JobSe
     rows, total = dead_letters.listing(api.database, tenant, filters, LISTED)
     with api.database.tenant(tenant) as connection:
         counts = status.job_counts(connection)
-        lost = left_out.counts(counters.totals(connection, status.WEEK_DAYS))
+        lost = accept.left_out_counts(counters.totals(connection, status.WEEK_DAYS))
     shown: dict[str, Any] = {"counts": counts, "left_out": lost, "droppable": dead_letters.DROPPABLE}
     return page(request, "jobs", rows=rows, total=total, wanted=wanted, **shown)
 
@@ -141,7 +141,7 @@ def post_state(
 def get_spaces(request: Request, api: Api, tenant: Tenant) -> Response:
     """List the embedding spaces; counting missing vectors reads every row, and takes seconds for a million."""
     with api.database.tenant(tenant) as connection:
-        rows = spaces.listing(connection) if vectors.exist(connection) else []
+        rows = vector_spaces.listing(connection) if vectors.exist(connection) else []
         counts = status.job_counts(connection)
     return page(request, "spaces", rows=rows, jobs=next((row for row in counts if row.kind == "embed"), None))
 

@@ -1,25 +1,20 @@
 """The endpoints, a module for each resource; all their routers are listed here."""
 
-from workers.api.inspector import chats, login, people, why, work
-from workers.api.routes import (
-    contexts,
-    documents,
-    event_sources,
-    events,
-    forgetting,
-    health,
-    keys,
-    listings,
-    mcp,
-    memories,
-    messages,
-    users,
-)
+from workers.api.inspector import chats, pages, why, work
+from workers.api.routes import contexts, events, health, keys, listings, memories, messages, people
+from workers.mcp import mounted
 
 # the most frequent one comes first
 ROUTERS = [
-    *(messages.router, events.router, health.router, contexts.router, memories.router, documents.router),
-    *(users.router, listings.router, forgetting.router, event_sources.router, keys.router),
-    mcp.router,
-    *(login.router, chats.router, people.router, why.router, work.router),
+    *(
+        messages.router,
+        events.router,
+        health.router,
+        contexts.router,
+        memories.router,
+        memories.documents_router,
+    ),
+    *(people.router, listings.router, people.forgetting_router, keys.sources_router, keys.router),
+    mounted.router,
+    *(pages.login_router, chats.router, chats.people_router, why.router, work.router),
 ]

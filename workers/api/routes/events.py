@@ -14,16 +14,16 @@ from fastapi import APIRouter, Path, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, PlainTextResponse
 
-from pipeline.events import apply
-from pipeline.ingest import accept, left_out
-from pipeline.ingest.policy import SessionPolicy
-from pipeline.ingest.pruned import MessageLimits
-from pipeline.platforms import events as platform_events
-from pipeline.platforms import proofs
+from pipeline.events import apply_events, count_events, messages_of_one_chat
+from pipeline.ingest import accept
+from pipeline.ingest.accept import MessageLimits
+from pipeline.ingest.sessionize import SessionPolicy
+from pipeline.platforms import webhooks
+from pipeline.platforms import webhooks as platform_events
 from pipeline.platforms.records import OTHER_CHAT, Broken, Event, Record, Skipped, Unread
-from pipeline.store.people import event_sources
-from pipeline.store.people.event_sources import SecretSource
-from schemas.bots.events import MAX_NAMED, EventsReceipt
+from pipeline.store import api_keys
+from pipeline.store.api_keys import SecretSource
+from schemas.bots import MAX_NAMED, EventsReceipt
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn, clean_text
 from workers.api.admission import Caller, caller_of, take_messages
@@ -66,7 +66,9 @@ async def post_events(request: Request, platform: Platform) -> Response:
         async with received(request) as body:
             events = await off_loop(request, body, lambda: _readable(platform, value_of(body)))
     except InvalidInput:
-        await run_in_threadpool(left_out.report, api.database, caller.tenant, platform, _UNREADABLE, {})
+        await run_in_threadpool(
+            accept.report_left_out, api.database, caller.tenant, platform, _UNREADABLE, {}
+        )
         raise
     if named := _chats_of(events):
         caller.require_chats(named)
@@ -90,7 +92,7 @@ async def post_hook(request: Request, platform: Platform, source_id: str) -> Res
     source may not write to.
     """
     source = await _source(request, platform, source_id)
-    if platform in proofs.BY_HEADER:
+    if platform in webhooks.BY_HEADER:
         _require_proof(platform, source.secret, request.headers, b"")
 
     def proven(body: bytes) -> Response | list[Event]:
@@ -109,7 +111,9 @@ async def post_hook(request: Request, platform: Platform, source_id: str) -> Res
         receipt = EventsReceipt(request_id=request_id())
         receipt.leave_out("body", str(error))
         database = state_of(request).database
-        await run_in_threadpool(left_out.report, database, source.key.tenant, platform, receipt.left_out, {})
+        await run_in_threadpool(
+            accept.report_left_out, database, source.key.tenant, platform, receipt.left_out, {}
+        )
     return Response(status_code=204) if platform == "discord" else _answer(receipt)
 
 
@@ -123,8 +127,8 @@ async def get_hook(request: Request, platform: Platform, source_id: str) -> Resp
     """Answer WhatsApp's handshake."""
     source = await _source(request, platform, source_id)
     parameters = request.query_params
-    wanted = proofs.verify_token(source.secret)
-    if platform != "whatsapp" or not proofs.equal(parameters.get("hub.verify_token", ""), wanted):
+    wanted = webhooks.verify_token(source.secret)
+    if platform != "whatsapp" or not webhooks.equal_secrets(parameters.get("hub.verify_token", ""), wanted):
         raise HttpError(401, "unproven", "hub.verify_token is missing or wrong.")
     return PlainTextResponse(parameters.get("hub.challenge", ""))
 
@@ -158,12 +162,12 @@ async def _source(request: Request, platform: str, source_id: str) -> SecretSour
 
 def _find(api: ApiState, source_id: str) -> SecretSource | None:
     with api.database.tenant("") as connection:
-        return event_sources.find(connection, source_id)
+        return api_keys.find_source(connection, source_id)
 
 
 def _require_proof(platform: str, secret: str, headers: Mapping[str, str], body: bytes) -> None:
     require_off_loop(body)
-    reason = proofs.check(platform, secret, headers, body, time.time())
+    reason = webhooks.check_proof(platform, secret, headers, body, time.time())
     if reason is not None:
         raise HttpError(401, "unproven", f"This is not proven to come from the platform: {reason}.")
 
@@ -176,12 +180,12 @@ def _handshake_or_events(platform: str, value: Any) -> Response | list[Event]:
         case "discord", {"type": 1} if "event" not in value:
             return JSONResponse({"type": 1})
     # nobody could send it in parts
-    return platform_events.parse(platform, value, most=None)
+    return platform_events.parse_events(platform, value, most=None)
 
 
 def _readable(platform: str, value: Any) -> list[Event]:
     """Return a platform's events. Raises `InvalidInput` if none can be read."""
-    events = platform_events.parse(platform, value)
+    events = platform_events.parse_events(platform, value)
     broken = [event for event in events if isinstance(event, Broken)]
     if broken and all(isinstance(event, Broken | ChatIn) for event in events):
         reason = "; ".join(f"{event.where}: {event.reason}" for event in broken[:MAX_NAMED])
@@ -211,7 +215,7 @@ async def store(
     if caller.key.messages_per_day is not None:
         handed_over = sum(not isinstance(event, NOT_STORED) for event in events)
         await run_in_threadpool(take_messages, api.database, caller.key, handed_over)
-    messages = apply.one_chat(events) if in_loop and len(events) <= MAX_SMALL else None
+    messages = messages_of_one_chat(events) if in_loop and len(events) <= MAX_SMALL else None
     if messages and api.backlog.is_counted(tenant):
         api.backlog.require_room(tenant)
         limits = MessageLimits.of(api.settings)
@@ -220,7 +224,7 @@ async def store(
         )
         if stored is not None:
             receipt = EventsReceipt(request_id=request_id())
-            apply.count(receipt, stored)
+            count_events(receipt, stored)
             api.waker.wake_up("ingest")
             return receipt
     return await run_in_threadpool(_store, api, tenant, platform, events)
@@ -230,10 +234,12 @@ def _store(api: ApiState, tenant: str, platform: str, events: Sequence[Event]) -
     if any(isinstance(event, Record) for event in events):
         api.backlog.require_room(tenant)
     policy, limits = SessionPolicy.of(api.settings), MessageLimits.of(api.settings)
-    receipt, follows = apply.apply(api.database, tenant, events, policy, limits=limits, trace_id=request_id())
+    receipt, follows = apply_events(
+        api.database, tenant, events, policy, limits=limits, trace_id=request_id()
+    )
     for kind in sorted(follows):
         api.waker.wake_up(kind)
-    left_out.report(api.database, tenant, platform, receipt.left_out, receipt.not_kept)
+    accept.report_left_out(api.database, tenant, platform, receipt.left_out, receipt.not_kept)
     return receipt
 
 

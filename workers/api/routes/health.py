@@ -7,8 +7,7 @@ from fastapi import APIRouter, Response
 
 from schemas.base import Frozen
 from workers.api.api_route import ApiRoute
-from workers.api.service_states import ServiceState
-from workers.api.state import Api
+from workers.api.state import Api, ServiceState
 
 router = APIRouter(tags=["health"], route_class=ApiRoute)
 

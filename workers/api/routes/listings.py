@@ -6,17 +6,19 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from pipeline.memories import entities
-from pipeline.operations import lookup, status, topics
+from pipeline.operations import lookup, status
 from pipeline.operations.status import Status
 from pipeline.recall import query_log
 from pipeline.recall.request import find_chat
 from pipeline.store.chats import chats
 from pipeline.store.messages import messages
 from pipeline.store.sessions import sessions
+from schemas.facts import EntityFilter, EntityList, EntityPlace, NamedEntities
 from schemas.listing import (
     ChatFilter,
     ChatList,
     ChatSummary,
+    ChatTopics,
     ListedChat,
     ListedMessage,
     ListedSession,
@@ -27,9 +29,8 @@ from schemas.listing import (
     SessionFilter,
     SessionList,
     SessionPage,
+    TopicFilter,
 )
-from schemas.memory.entities import EntityFilter, EntityList, EntityPlace, NamedEntities
-from schemas.memory.topics import ChatTopics, TopicFilter
 from schemas.messages import Id
 from workers.api.api_route import ApiRoute
 from workers.api.errors import responses
@@ -70,7 +71,7 @@ def get_entity(
 )
 def get_topics(api: Api, tenant: Tenant, chat_id: Id, wanted: Annotated[TopicFilter, Query()]) -> ChatTopics:
     """Return the topics of a chat's summaries `by` week or month, with counts and times, the latest period first."""
-    return topics.chat_topics(api.database, tenant, chat_id, wanted)
+    return lookup.chat_topics(api.database, tenant, chat_id, wanted)
 
 
 @router.get("/v1/chats", summary="List chats")

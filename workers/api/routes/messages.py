@@ -6,10 +6,9 @@ from fastapi import APIRouter, Request, Response
 
 from pipeline.erasure import edits
 from pipeline.erasure.edits import Changed
-from pipeline.ingest import accept, left_out
-from pipeline.ingest.accept import Accepted
-from pipeline.ingest.policy import SessionPolicy
-from pipeline.ingest.pruned import MessageLimits
+from pipeline.ingest import accept
+from pipeline.ingest.accept import Accepted, MessageLimits
+from pipeline.ingest.sessionize import SessionPolicy
 from schemas.base import Frozen
 from schemas.errors import InvalidInput
 from schemas.messages import Id
@@ -103,7 +102,9 @@ def _accept(api: ApiState, caller: Caller, body: bytes) -> MessagesReceipt:
         limits=MessageLimits.of(api.settings),
         trace_id=request_id(),
     )
-    left_out.report(api.database, caller.tenant, payload.chat.chat_id, {"kept_out": accepted.kept_out}, {})
+    accept.report_left_out(
+        api.database, caller.tenant, payload.chat.chat_id, {"kept_out": accepted.kept_out}, {}
+    )
     return _accepted(api, accepted)
 
 
@@ -149,7 +150,7 @@ def patch_message(
         SessionPolicy.of(api.settings),
         trace_id=request_id(),
     )
-    left_out.report(api.database, tenant, chat_id, {"kept_out": changed.outcome == "kept_out"}, {})
+    accept.report_left_out(api.database, tenant, chat_id, {"kept_out": changed.outcome == "kept_out"}, {})
     return _receipt(api, changed)
 
 

@@ -1,1 +1,0 @@
-"""Commands that read and change what is remembered."""

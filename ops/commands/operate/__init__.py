@@ -1,1 +1,0 @@
-"""Commands that watch and mend a deployment."""

@@ -1,0 +1,153 @@
+"""`backscroll search` and `more`: what a chat's memory finds for some words, and what was said around it."""
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from ops.console import questions, rendering
+from ops.console.command import AlsoOption, Call, ChatOption, HydeOption, SessionKeyOption, command, read_pair
+from schemas import evidence
+from schemas.search import MAX_LIMIT, MoreQuery, SearchQuery, SearchResult, SessionHit
+
+app = typer.Typer(rich_markup_mode="markdown")
+more_app = typer.Typer(rich_markup_mode="markdown")
+
+TEXT_CHARS = 400
+
+
+@command(app, "backscroll search 'boiler repair' --chat telegram:-100420")
+def search(
+    call: Call,
+    words: Annotated[str, "What to look for."],
+    chat: ChatOption = None,
+    mode: Annotated[
+        str,
+        (
+            "`hybrid`: by words and meaning. `similar`: by meaning. `exact`: exactly these characters. "
+            "`contextual`: sessions with their best messages. `topic`: sessions on a theme."
+        ),
+    ] = "hybrid",
+    limit: Annotated[int, typer.Option(min=1, max=MAX_LIMIT, help="Hits at most.")] = 10,
+    user: Annotated[str | None, "Only messages of this user."] = None,
+    agent: Annotated[str | None, "Only messages of this agent, or to it."] = None,
+    session: Annotated[int | None, "Only this session, by its number."] = None,
+    session_key: SessionKeyOption = None,
+    role: Annotated[list[str] | None, "`user`, `assistant`, `system` or `tool`; repeatable."] = None,
+    sender: Annotated[list[str] | None, "Only this sender, as in telegram:11; repeatable."] = None,
+    since: Annotated[str | None, "From this time on, as in 2026-01-31, in the chat's zone."] = None,
+    until: Annotated[str | None, "Before this time."] = None,
+    metadata: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=TEXT", help="With this metadata; repeatable.")
+    ] = None,
+    min_similarity: Annotated[float | None, typer.Option(min=0, max=1, help="At least this similar.")] = None,
+    also: AlsoOption = None,
+    hyde: HydeOption = False,
+) -> None:
+    """Find messages or sessions of a chat. The HTTP API answers the same to `POST /v1/search`.
+
+    The running Backscroll is asked, as by `backscroll context`. If nothing is found, a user or sender who was never
+    seen ends the command with 3.
+    """
+    api = call.api()
+    named = questions.find_chat(api, chat)
+    query = questions.question(
+        named,
+        SearchQuery,
+        query=words,
+        mode=mode,
+        limit=limit,
+        user_id=user,
+        agent_id=agent,
+        session_id=session,
+        session_key=session_key,
+        roles=role or None,
+        sender_ids=sender or None,
+        moments={"since": since, "until": until},
+        metadata=dict(map(read_pair, metadata)) if metadata else None,
+        min_similarity=min_similarity,
+        queries=also,
+        hyde=hyde,
+    )
+    with rendering.patience("Searching …", shown=not call.as_json):
+        result = api.post("/v1/search", query, SearchResult)
+    if not (result.hits or result.sessions):
+        questions.require_user(call, *filter(None, [user, *(sender or [])]))
+    if call.as_json:
+        rendering.print_json({"chat_id": named.chat_id, "query": words, **dict(result)})
+        return
+    _print(result, named.chat_id, named.time_zone)
+    for problem in result.degraded:
+        rendering.warn(f"Degraded: {problem}")
+
+
+@command(more_app, "backscroll more 30 --shown 812 --shown 815")
+def more(
+    call: Call,
+    session: Annotated[int, "The session's number, as answers show it."],
+    chat: Annotated[str | None, "The session's chat (default: found by its number)."] = None,
+    shown: Annotated[list[int] | None, "Number of a message already shown; repeatable."] = None,
+    limit: Annotated[int, typer.Option(min=1, max=MAX_LIMIT, help="Messages at most.")] = 10,
+) -> None:
+    """Print more of a session: messages around those already shown, none twice.
+
+    The HTTP API answers the same to `POST /v1/more`. Without `--shown` the session is printed from its beginning.
+    """
+    with call.opened() as (settings, database):
+        from pipeline.operations import lookup
+        from pipeline.recall.search_modes import more as find_more
+
+        with database.tenant(settings.tenant) as connection:
+            chat_id = lookup.find_session(connection, session).chat_id if chat is None else chat
+            named = lookup.summary(lookup.find_chat(connection, chat_id))
+        query = questions.question(named, MoreQuery, session_id=session, shown=shown or [], limit=limit)
+        result = find_more(database, settings.tenant, query, settings=settings)
+    if call.as_json:
+        rendering.print_json(result)
+        return
+    console, zone = rendering.out(), named.time_zone
+    for line in result.messages:
+        text = f"{rendering.moment(line.at, zone)} {line.speaker}: {line.text}"
+        console.print(" ".join(rendering.plain(text).split()), markup=False)
+    if result.next is None:
+        console.print("That is all of this session.", style="dim")
+        return
+    options = " ".join(f"--shown {message_id}" for message_id in result.next.shown)
+    console.print(f"{result.remaining:,} more: backscroll more {result.session_id} {options}", style="dim")
+
+
+def _print(result: SearchResult, chat_id: str, zone: str) -> None:
+    console = rendering.out()
+    if result.fell_back:
+        console.print("No session matches well enough; these are the best messages of the whole chat:\n")
+    if judged := evidence.in_words(result.evidence, result.evidence_probability):
+        console.print(judged, style="dim")
+    if result.hits:
+        console.print(questions.hits_table(result.hits, zone))
+    for hit in result.sessions:
+        _print_session(console, hit, zone)
+    if result.related:
+        console.print("Related:", style="bold")
+    for hit in result.related:
+        _print_session(console, hit, zone)
+    if not (result.hits or result.sessions):
+        console.print(f"Nothing in {chat_id} matches.", markup=False)
+    if result.searched_back_to is not None:
+        console.print(f"Older messages: --until {result.searched_back_to.isoformat()}", markup=False)
+
+
+def _print_session(console: Console, hit: SessionHit, zone: str) -> None:
+    topics = f" ({', '.join(hit.topics[:4])})" if hit.topics else ""
+    when = f"{rendering.moment(hit.started_at, zone)} – {rendering.moment(hit.ended_at, zone)}"
+    console.print(
+        rendering.plain(f"#{hit.rank} session {hit.session_id}, {when}{topics}, {hit.score:.3f}"),
+        style="bold",
+        markup=False,
+    )
+    console.print(rendering.preview(hit.summary or "not summarized", TEXT_CHARS), markup=False)
+    for line in hit.messages:
+        # a match stands out from its neighbours
+        matched = line.score is not None
+        text = rendering.preview(f"{rendering.moment(line.at, zone)} {line.speaker}: {line.text}", TEXT_CHARS)
+        console.print(f"  {'•' if matched else ' '} {text}", style="" if matched else "dim", markup=False)
+    console.print()

@@ -1,0 +1,122 @@
+"""Write what is generated: the guide's configuration page, the newest schema, and the migrations' checksums."""
+
+import hashlib
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import migrations
+from ops.local import migrate
+from ops.local.embedded.postgres import EmbeddedPostgres
+from pipeline.store.connections.database import Database
+from pipeline.store.operations import checks
+from schemas.settings import PREFIX, Settings
+
+PAGE = Path(__file__).parents[1] / "guide" / "configuration.md"
+
+SECTIONS = {
+    "database_url": "Servers and data",
+    "tenant": "HTTP API, Flower and logs",
+    "session_memory_enabled": "Sessions and summaries",
+    "llm_daily_budget": "Language models",
+    "embedding_provider": "Models",
+    "memory_session_ttl_minutes": "Memories",
+    "context_budget_tokens": "Contexts and the query log",
+    "retention_days": "Retention",
+    "sweep_seconds": "Jobs",
+}
+"""Heading above the setting of this name, and above those that follow it."""
+
+INTRODUCTION = f"""\
+<!-- Written by `backscroll dev docs` from schemas/settings.py: change it there. -->
+
+# Configuration
+
+A setting is a variable `{PREFIX}…` in the environment, which wins, in `.env` in the working directory, or in the file
+that `{PREFIX}CONFIG` names. Backscroll refuses to start with a wrong value or an unknown `{PREFIX}…`.
+
+`{PREFIX}VENV` and `PYTHON` tell `./ops/run` and `./ops/test` where to make the environment, and with which Python;
+`.env.example` has what `compose.yaml` wants besides.
+
+In parentheses are a setting's default and what is allowed; “also” names another variable that it is read from.
+"""
+
+
+def configuration() -> str:
+    """Return the page as Markdown."""
+    lines = [INTRODUCTION]
+    properties = Settings.model_json_schema(by_alias=False)["properties"]
+    for name, schema in properties.items():
+        if name in SECTIONS:
+            lines.append(f"\n## {SECTIONS[name]}\n")
+        values = "; ".join(filter(None, (_default(schema), _allowed(schema))))
+        lines.append(f"- `{PREFIX}{name.upper()}` ({values}): {_meaning(name)}")
+    return "\n".join(lines).replace("\n\n\n", "\n\n") + "\n"
+
+
+def _default(schema: dict[str, Any]) -> str:
+    if "default" not in schema:
+        return "–"
+    value = schema["default"]
+    return "unset" if value is None else f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _allowed(schema: dict[str, Any]) -> str:
+    """Return a setting's bounds or values, or its type where the default does not tell it."""
+    (kind,) = [kind for kind in schema.get("anyOf", [schema]) if kind.get("type") != "null"]
+    if "enum" in kind:
+        return ", ".join(f"`{value}`" for value in kind["enum"])
+    if "minimum" in kind and "maximum" in kind:
+        return f"{kind['minimum']}–{kind['maximum']}"
+    signs = {"exclusiveMinimum": "> ", "minimum": "≥ ", "maximum": "≤ "}
+    bounds = [f"{sign}{kind[name]}" for name, sign in signs.items() if name in kind]
+    plain = {"boolean": "", "password": "secret"}
+    kind_of = kind.get("format", "text") if kind["type"] == "string" else kind["type"]
+    return ", ".join(bounds) or plain.get(kind_of, kind_of)
+
+
+def _meaning(name: str) -> str:
+    field = Settings.model_fields[name]
+    aliases = [
+        f"`{choice}`"
+        for choice in getattr(field.validation_alias, "choices", ())
+        if not str(choice).startswith(PREFIX)
+    ]
+    also = f" Also {', '.join(aliases)}." if aliases else ""
+    return " ".join((field.description or "").split()) + also
+
+
+FOLDER = Path(migrations.__file__).parent
+SCHEMA, CHECKSUMS = FOLDER / "schema.txt", FOLDER / "checksums.txt"
+# What runs a migration, and may change as long as what it makes does not.
+_MACHINERY = {"__init__.py", "concurrently.py", "env.py", "partitioning.py", "patience.py"}
+
+
+def write_schema() -> None:
+    """Write both files. A checksum that stands there is kept: a committed migration is never edited."""
+    with tempfile.TemporaryDirectory() as folder, EmbeddedPostgres(Path(folder), durable=False) as server:
+        migrate.upgrade(server.dsn("owner"))
+        with closing(Database(server.dsn("app"))) as database, database.unscoped() as connection:
+            SCHEMA.write_text(
+                "".join(f"{line}\n" for line in checks.catalog_lines(connection)), encoding="utf-8"
+            )
+    known = written_checksums() if CHECKSUMS.exists() else {}
+    frozen = checksums() | known
+    CHECKSUMS.write_text("".join(f"{sha}  {name}\n" for name, sha in sorted(frozen.items())))
+
+
+def written_checksums() -> dict[str, str]:
+    """Return the committed checksum of each file, by its path in `migrations/`."""
+    return {name: sha for sha, name in map(str.split, CHECKSUMS.read_text().splitlines())}
+
+
+def checksums() -> dict[str, str]:
+    """Return the present checksum of each file in `migrations/` that makes something."""
+    paths = (path for path in FOLDER.rglob("*") if path.suffix in {".py", ".sql"})
+    files = sorted(path.relative_to(FOLDER).as_posix() for path in paths)
+    return {
+        name: hashlib.sha256((FOLDER / name).read_bytes()).hexdigest()
+        for name in files
+        if name not in _MACHINERY
+    }

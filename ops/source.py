@@ -1,0 +1,163 @@
+"""Open a file, folder or zip to import, and read it with the parser of its format."""
+
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Self
+
+from ops import exports
+from ops.exports import Container, Export, choose, head, no_slack, open_container, opened
+from pipeline.platforms import formats
+from pipeline.platforms import slack_export as slack
+from pipeline.platforms.formats import Format
+from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Record, Skipped, Unread
+from pipeline.platforms.whatsapp import export as whatsapp
+from schemas.errors import InvalidInput
+
+# A day of a Slack channel is read whole, and a zip can hide its size.
+MAX_SLACK_FILE_BYTES = 256 * 1024 * 1024
+# Commas and brackets are as many as the values at least: these take some 400 MB, where a busy day has a million.
+MAX_SLACK_FILE_VALUES = 10_000_000
+
+
+@dataclass(kw_only=True)
+class Source:
+    """Something to import, read from the beginning by each `records()`; `position` of `size` bytes are done."""
+
+    # the path as the user gave it, for messages
+    name: str
+    format: Format
+    options: ImportOptions
+    size: int
+    position: int = 0
+    _container: Container = field(repr=False)
+    # the files to read, one after the other; none for Slack, which reads them itself
+    _members: tuple[str, ...] = ()
+    # the other exports in the folder or zip
+    others: "tuple[Export, ...]" = ()
+
+    def records(self) -> Iterator[Parsed]:
+        """Parse the source in its order; see `pipeline.platforms.records`. Raises `InvalidInput`."""
+        self.position = 0
+        if not self._members:
+            yield from slack.parse(self._container.sizes, self._read, self.options)
+        elif len(self._members) == 1:
+            yield from self._parse(self._members[0], self.options)
+        else:
+            if self.options.chat_id:
+                yield Notice(text="The export has several chats, which it names itself; --chat is not used.")
+            for member in self._members:
+                for item in self._parse(member, replace(self.options, chat_id=None)):
+                    if isinstance(item, Record | Skipped | Unread | Broken):
+                        yield replace(item, where=f"{member}, {item.where}")
+                    else:
+                        yield item
+
+    def _parse(self, member: str, options: ImportOptions) -> Iterator[Parsed]:
+        if self.format == "signal" and options.title is None:
+            options = replace(options, title=_chat_of(self.name, member))
+        with opened(self._container, member, self._advance) as stream:
+            if (of_bytes := formats.OF_BYTES.get(self.format)) is not None:
+                yield from of_bytes(stream, options)
+            else:
+                yield from formats.OF_LINES[self.format](exports.utf8_lines(stream), options)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._container.close()
+
+    def _advance(self, count: int) -> None:
+        self.position += count
+
+    def _read(self, name: str) -> bytes:
+        if (size := self._container.sizes[name]) > MAX_SLACK_FILE_BYTES:
+            self._advance(size)
+            raise InvalidInput(
+                f"the file has {size} bytes; at most {MAX_SLACK_FILE_BYTES} are read", field="file"
+            )
+        with opened(self._container, name, self._advance) as stream:
+            raw = stream.read()
+        if (values := sum(map(raw.count, (b",", b"{", b"[")))) > MAX_SLACK_FILE_VALUES:
+            raise InvalidInput(
+                f"the file has some {values:,} values; at most {MAX_SLACK_FILE_VALUES:,} are read",
+                field="file",
+            )
+        return raw
+
+
+def open_source(path: Path, options: ImportOptions, *, format: Format | None = None) -> Source:  # noqa: A002
+    """Open a file, a folder (Slack, Telegram Desktop) or a zip. Raises `InvalidInput`, which says what to do."""
+    try:
+        container = open_container(path)
+    except (OSError, zipfile.BadZipFile, NotImplementedError) as error:
+        raise exports.unreadable(str(path), error) from error
+    try:
+        return _source(path, container, options, format)
+    except BaseException:
+        container.close()
+        raise
+
+
+def _source(path: Path, container: Container, options: ImportOptions, wanted: Format | None) -> Source:
+    chosen: Export | None = None
+    others: tuple[Export, ...] = ()
+    member = path.name
+    if member not in container.sizes:
+        chosen, others = choose(path, container, wanted)
+        member = chosen.name
+    name = str(path) if chosen is None or chosen.name in ("", ".") else f"{path}: {chosen.name}"
+    if chosen is not None and chosen.members:
+        size = sum(container.sizes[file] for file in chosen.members)
+        return Source(
+            name=name,
+            format=wanted or chosen.format,
+            options=options,
+            size=size,
+            others=others,
+            _container=container,
+            _members=chosen.members,
+        )
+    if chosen is not None and chosen.format == "slack":
+        size = sum(container.sizes[file] for file in slack.files_of(container.sizes))
+        return Source(
+            name=name, format="slack", options=options, size=size, others=others, _container=container
+        )
+    if wanted == "slack":
+        raise no_slack(path)
+    begins = head(container, member, name)
+    if not begins.strip():
+        raise InvalidInput(f"{name} is empty", field="file")
+    format_ = wanted or formats.detect(name, begins)
+    return Source(
+        name=name,
+        format=format_,
+        options=_titled(path, member, options) if format_ == "whatsapp" else options,
+        size=container.sizes[member],
+        others=others,
+        _container=container,
+        _members=(member,),
+    )
+
+
+def _chat_of(source: str, member: str) -> str:
+    """Return the chat's name: that of its file, or of the folder in which signal-export has put it."""
+    folder, file = Path(source).absolute().parent.name, Path(member)
+    return file.stem if file.stem not in {"chat", "data", "index"} else file.parent.name or folder
+
+
+def _titled(path: Path, member: str, options: ImportOptions) -> ImportOptions:
+    """Complete the options by WhatsApp's name of the file or zip, which holds the chat's title."""
+    # any folder can hold a `_chat.txt`; a zip's name was given by the phone, or by the user for this chat
+    around = path.name if path.is_file() or "whatsapp" in path.name.lower() else ""
+    folder, _, file = member.rpartition("/")
+    names = (file, folder if "whatsapp" in folder.lower() else "", around)
+    file_name = next(filter(whatsapp.title_from_name, names), None)
+    if not (file_name or options.title or options.chat_id):
+        raise InvalidInput(
+            f"the name of {path} does not say which chat it is; name it, as in --chat 'Harbour House'",
+            field="chat",
+        )
+    return replace(options, file_name=file_name)

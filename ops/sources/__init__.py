@@ -1,1 +1,0 @@
-"""The files, folders and zips that people import."""

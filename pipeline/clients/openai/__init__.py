@@ -1,1 +1,0 @@
-"""OpenAI's protocol: language models, embeddings, and the limits of endpoints."""

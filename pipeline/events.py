@@ -1,0 +1,182 @@
+"""Apply a platform's events in order, committing each, so that sending them again is harmless."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from pipeline.erasure import edits
+from pipeline.ingest import accept, chat_moves
+from pipeline.ingest.accept import Accepted, MessageLimits
+from pipeline.ingest.sessionize import SessionPolicy
+from pipeline.people import identities, suppression
+from pipeline.platforms.records import (
+    Broken,
+    Deletion,
+    Edit,
+    Event,
+    MemberChange,
+    NewChatId,
+    Record,
+    Skipped,
+    Unread,
+)
+from pipeline.store.chats import chats
+from pipeline.store.connections.database import Database
+from pipeline.store.connections.transactions import persistently
+from schemas.base import is_cut
+from schemas.bots import MAX_NAMED, EventsReceipt
+from schemas.errors import Permanent
+from schemas.messages import MAX_CONTENT_BYTES, MAX_TITLE_CHARS, ChatIn, MessageIn
+
+
+def apply_events(
+    database: Database,
+    tenant_id: str,
+    events: Sequence[Event],
+    policy: SessionPolicy,
+    *,
+    limits: MessageLimits,
+    trace_id: str,
+) -> tuple[EventsReceipt, set[str]]:
+    """Apply events in order; return their outcome and the kinds of jobs that are due now.
+
+    An edit or a deletion may come before its message. A refused event, as of an impossible time, is reported as broken,
+    and the others are applied. Raises `Retryable`; earlier events stay applied, and the call may be repeated.
+    """
+    receipt, follows = EventsReceipt(request_id=trace_id), set[str]()
+    kept: list[Event] = []
+    for event in events:
+        match event:
+            case Broken():
+                receipt.leave_out(event.where, event.reason)
+            case Skipped() | Unread():
+                kind = event.reason if isinstance(event, Skipped) else event.kind
+                kind = kind if kind in receipt.not_kept or len(receipt.not_kept) < MAX_NAMED else "other"
+                receipt.not_kept[kind] = receipt.not_kept.get(kind, 0) + 1
+                receipt.count(accept.reason_of(event))
+            case _:
+                kept.append(event)
+    for step in _steps(kept):
+        try:
+            follows |= _apply(database, tenant_id, step, policy, receipt, limits=limits)
+        except Permanent as error:
+            where = next((event.where for event in step if not isinstance(event, ChatIn)), "chat")
+            receipt.leave_out(where, str(error), "refused")
+    return receipt, follows
+
+
+def messages_of_one_chat(events: Sequence[Event]) -> tuple[ChatIn, list[MessageIn]] | None:
+    """Return the chat and its messages if all events are new messages of one chat."""
+    match _steps(events):
+        case [[ChatIn() as chat, Record(), *_] as step] if not is_cut(chat.title, MAX_TITLE_CHARS):
+            return chat, _messages(step)
+    return None
+
+
+def count_events(receipt: EventsReceipt, stored: Accepted) -> None:
+    """Add messages to the receipt by their outcome."""
+    receipt.accepted += stored.new
+    receipt.duplicates += stored.duplicates
+    receipt.kept_out += stored.kept_out
+    receipt.count("kept_out", stored.kept_out)
+    receipt.count("cut", stored.cut)
+
+
+def _steps(events: Sequence[Event]) -> list[list[Event]]:
+    """Group events into steps: a chat with the messages that follow it, or another event alone."""
+    steps: list[list[Event]] = []
+    for event in events:
+        last = steps[-1] if steps else []
+        if isinstance(event, Record) and last and isinstance(last[0], ChatIn):
+            last.append(event)
+        # each message repeats its chat
+        elif not (isinstance(event, ChatIn) and last[:1] == [event]):
+            steps.append([event])
+    return steps
+
+
+def _messages(step: Sequence[Event]) -> list[MessageIn]:
+    return [event.message for event in step if isinstance(event, Record)]
+
+
+def _apply(
+    database: Database,
+    tenant_id: str,
+    step: Sequence[Event],
+    policy: SessionPolicy,
+    receipt: EventsReceipt,
+    *,
+    limits: MessageLimits,
+) -> frozenset[str]:
+    """Apply a step and count it; return the kinds of jobs that are due now."""
+    trace_id = receipt.request_id
+    args: tuple[Any, ...]
+    match step:
+        case [ChatIn() as chat]:
+            persistently(partial(_describe, database, tenant_id, chat, receipt))
+        case [ChatIn() as chat, *_]:
+            # a message that comes again may describe its chat as it was long ago
+            with database.tenant(tenant_id) as connection:
+                is_known = chats.get(connection, chat.chat_id) is not None
+            declared = ChatIn(chat_id=chat.chat_id) if is_known else chat
+            messages = _messages(step)
+            stored = accept.accept(database, tenant_id, declared, messages, limits=limits, trace_id=trace_id)
+            if stored.new and is_known:
+                persistently(partial(_describe, database, tenant_id, chat, receipt))
+            elif stored.new:
+                receipt.count("cut", is_cut(chat.title, MAX_TITLE_CHARS))
+            count_events(receipt, stored)
+            return frozenset({"ingest"})
+        case [Edit() as edit]:
+            receipt.edits += 1
+            args = (edit.chat_id, edit.external_id, edit.content, edit.edited_at)
+            change = partial(edits.edit, database, tenant_id, *args, policy, trace_id=trace_id)
+            sender = (edit.chat_id, edit.sender_id, edit.said_at)
+            # it would wait for a message that never comes
+            is_out = suppression.keeps_out_sender(database, tenant_id, *sender)
+            if is_out or (changed := persistently(change)).outcome == "kept_out":
+                receipt.count("kept_out")
+                return frozenset()
+            is_long = len(edit.content.encode()) > MAX_CONTENT_BYTES
+            receipt.count("cut", is_long and changed.outcome != "unchanged")
+            return changed.follows
+        case [Deletion() as deletion]:
+            receipt.deletions += 1
+            args = (deletion.chat_id, deletion.external_id)
+            change = partial(edits.delete, database, tenant_id, *args, policy, trace_id=trace_id)
+            return persistently(change).follows
+        case [MemberChange() as moved]:
+            receipt.members += len(moved.joined) + len(moved.left)
+            args = (moved.chat_id, moved.joined, moved.left, moved.at)
+            persistently(partial(identities.change_members, database, tenant_id, *args))
+        case [NewChatId() as move] if database.only_chats:
+            # who is in the one chat would be in the other, and other keys would reach both
+            receipt.leave_out(move.where, "only a key for all chats gives a chat another id", "not_allowed")
+        case [NewChatId() as move]:
+            receipt.moves += 1
+            if persistently(partial(_describe, database, tenant_id, ChatIn(chat_id=move.chat_id), receipt)):
+                args = (move.chat_id, move.to)
+                persistently(partial(chat_moves.start, database, tenant_id, *args, trace_id=trace_id))
+                return frozenset({"forget"})
+    return frozenset()
+
+
+def _describe(database: Database, tenant_id: str, chat: ChatIn, receipt: EventsReceipt) -> bool:
+    """Store a chat's description, counted where it is cut; return whether the chat exists now, under this id.
+
+    A forgotten chat is not created, as the description may be an old one sent again, nor is a direct chat without
+    messages.
+    """
+    with database.tenant(tenant_id) as connection:
+        stored = chats.get(connection, chat.chat_id)
+        if stored is None:
+            is_kept = chat.kind != "direct" and not suppression.is_kept_out(
+                connection, None, ("chat", chat.chat_id)
+            )
+        else:
+            is_kept = stored.moved_to is None
+        if is_kept:
+            chats.ensure(connection, tenant_id, chat)
+            is_new = stored is None or stored.title != chat.title
+            receipt.count("cut", is_new and is_cut(chat.title, MAX_TITLE_CHARS))
+        return is_kept

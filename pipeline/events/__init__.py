@@ -1,1 +1,0 @@
-"""Apply the events of platforms in order."""

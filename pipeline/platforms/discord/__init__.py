@@ -1,1 +1,0 @@
-"""Discord's exports and events, and what they share."""

@@ -1,1 +1,0 @@
-"""Slack's exports and events, and what they share."""

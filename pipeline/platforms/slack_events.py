@@ -1,0 +1,117 @@
+"""Parse events of Slack's Events API: over HTTP, in Socket Mode, or the bare event as Bolt passes it on."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pipeline.platforms import fields, slack_export
+from pipeline.platforms.records import Event, NewChatId, Skipped
+from schemas.errors import InvalidInput
+from schemas.messages import ChatIn, ChatKind
+
+# of a message all is told by the event `message`; the others are no words in a chat
+_SIGNALS = (
+    *(
+        "app_",
+        "assistant_thread_",
+        "bot_",
+        "call_",
+        "channel_",
+        "dnd_",
+        "email_domain_changed",
+        "emoji_changed",
+    ),
+    *(
+        "entity_",
+        "file_",
+        "function_executed",
+        "grid_migration_",
+        "group_",
+        "im_",
+        "invite_requested",
+        "link_shared",
+    ),
+    *(
+        "member_",
+        "message_metadata_",
+        "mpim_",
+        "pin_",
+        "reaction_",
+        "resources_",
+        "scope_",
+        "shared_channel_",
+    ),
+    *("star_", "subteam_", "team_", "tokens_revoked", "url_verification", "user_", "workflow_"),
+)
+
+
+def parse(value: Any) -> Iterator[Event]:
+    """Parse an envelope, or an event. Raises `InvalidInput` for anything else."""
+    envelope = fields.dict_of(value)
+    if envelope.get("type") == "events_api":
+        envelope = fields.dict_of(envelope.get("payload"))
+    event = fields.dict_of(envelope.get("event")) if envelope.get("type") == "event_callback" else envelope
+    kind = event.get("type")
+    if not isinstance(kind, str) or not kind:
+        raise InvalidInput(
+            "the body is neither an event of Slack's nor an event_callback that holds one: type is missing",
+            field="event.type" if envelope is not event else "type",
+        )
+    bots = {
+        str(entry.get("user_id"))
+        for entry in fields.dicts_of(envelope.get("authorizations"))
+        if entry.get("is_bot") is True
+    }
+    yield from fields.guarded("event", _event(event, kind, bots))
+
+
+def _event(raw: dict[str, Any], kind: str, bots: set[str]) -> Iterator[Event]:
+    match kind:
+        case "message":
+            yield from _message(raw, bots)
+        case "member_joined_channel" | "member_left_channel":
+            chat = _chat(raw.get("channel"), raw.get("channel_type"))
+            user = fields.id_of(raw.get("user"), "event.user")
+            people = () if user in bots else (f"slack:{user}",)
+            came, at = kind == "member_joined_channel", fields.time_of(raw.get("event_ts"), "event.event_ts")
+            yield fields.moved_in_or_out("event", chat.chat_id, people, came=came, at=at)
+        case "channel_rename" | "group_rename" | "channel_created":
+            channel = fields.dict_of(raw.get("channel"))
+            yield _chat(channel.get("id"), None, title=f"#{fields.text_of(channel.get('name'))}")
+        case "channel_id_changed":
+            former = _chat(raw.get("old_channel_id"), None).chat_id
+            yield NewChatId(where="event", chat_id=former, to=_chat(raw.get("new_channel_id"), None).chat_id)
+        case _:
+            yield fields.no_message("event", slack_export.KINDS.platform, kind, _SIGNALS)
+
+
+def _chat(channel: object, channel_type: object, title: str = "") -> ChatIn:
+    key = fields.id_of(channel, "event.channel")
+    # whether a group is public is no matter here, and the letter of a direct chat's id says what it is
+    kind: ChatKind | None = "direct" if channel_type == "im" or key.startswith("D") else None
+    return fields.chat_of("slack", f"slack:{key}", kind=kind, title=title)
+
+
+def _message(raw: dict[str, Any], bots: set[str]) -> Iterator[Event]:
+    chat = _chat(raw.get("channel"), raw.get("channel_type"))
+    inner = fields.dict_of(raw.get("message"))
+    subtype = raw.get("subtype")
+    if subtype == "message_deleted" or (subtype == "message_changed" and inner.get("subtype") == "tombstone"):
+        ts = raw.get("deleted_ts") or inner.get("ts")
+        yield fields.deletion("event", chat.chat_id, ts, "event.deleted_ts")
+        return
+    changed = subtype == "message_changed"
+    body = inner if changed else raw
+    if (left_out := slack_export.KINDS.by_name("event", slack_export.kind_of(body))) is not None:
+        yield left_out
+        if isinstance(left_out, Skipped):
+            return
+    yield chat
+    # when it was edited is the edit's, in whatever order both come
+    record = slack_export.message(
+        {key: body[key] for key in body if key != "edited"}, "event", chat, {}, bots
+    )
+    if changed:
+        at = fields.dict_of(body.get("edited")).get("ts") or raw.get("event_ts")
+        yield from fields.edited(record, at)
+    else:
+        yield record

@@ -1,1 +1,0 @@
-"""Telegram's exports and events, and what they share."""

@@ -1,1 +1,0 @@
-"""SQL of calls to language models: answers, costs, limits."""

@@ -1,1 +1,0 @@
-"""SQL of people, their senders' names, and keys."""

@@ -1,1 +1,0 @@
-"""SQL of vectors and the spaces that they belong to."""

@@ -1,1 +1,0 @@
-"""What is known: statements, facts, entities, topics and documents."""

@@ -1,1 +1,0 @@
-"""Users, their pages, and forgetting."""

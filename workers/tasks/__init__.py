@@ -1,1 +1,0 @@
-"""Celery tasks: thin shells over the pipeline, harmless to run twice."""
