@@ -85,7 +85,9 @@ def narrow(
     for session in load_sessions(connection, [(id_, sum(parts.values()), parts) for id_, parts in scored]):
         evidence = evidence_of(request, hits[session.id], ranking.retrieved)
         fit = evidence.probability if evidence else 1.0
-        if fit >= min_fit if min_fit is not None else evidence is None or evidence.level != "none":
+        fits = fit >= min_fit if min_fit is not None else evidence is None or evidence.level != "none"
+        # none of its messages is found where they wait for their vectors
+        if fits and hits[session.id]:
             fitting.add(session.id)
         loaded.append(replace(session, fit=fit))
     chosen = loaded[:sessions]

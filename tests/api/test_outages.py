@@ -127,7 +127,7 @@ def test_a_defect_tells_the_sender_an_id_and_nothing_else(
     logged = capfd.readouterr().out
     assert "r-500" in logged
     assert "UndefinedTable" in logged or "42P01" in logged
-    assert "backlog.py" in logged
+    assert "admission.py" in logged
     assert "quiet" not in logged
 
 

@@ -1,7 +1,6 @@
 """Extraction reads no more of a long session than it can in its time, and one session at a time."""
 
 import time
-from dataclasses import replace
 from threading import Thread
 
 import pytest
@@ -17,7 +16,7 @@ def test_of_very_much_text_the_beginning_of_each_message_is_read_and_the_summary
     # Given a thousand messages of two thousand letters, of which each begins with what it is about
     said = [message(f"Тема № {n}. " + "очень " * 330 + "концовка.", id=n, minute=n) for n in range(1000)]
     # When they are summarized, then no more is read than of the same messages cut
-    cut = [replace(each, content=each.content[:200]) for each in said]
+    cut = [each._replace(content=each.content[:200]) for each in said]
     summary = extractive.summarize(said, language="russian")
     assert "the first 200 characters of each message" in summary.summary
     assert summary.topics == extractive.summarize(cut, language="russian").topics

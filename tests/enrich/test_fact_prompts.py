@@ -229,7 +229,7 @@ def test_whom_a_fact_is_about_follows_from_who_said_it() -> None:
 
 def test_what_two_people_of_one_name_say_in_one_answer_is_of_both() -> None:
     said = talk(("Оля", "I live in Porto."), ("Оля", "We live in Porto too."), ("Ben", "Porto is far."))
-    said = [replace(each, sender_id=f"test:{each.id}") for each in said]
+    said = [each._replace(sender_id=f"test:{each.id}") for each in said]
     both = GOOD | {"content": "Оля lives in Porto.", "subject": "Оля", "messages": [5, 6, 7]}
     facts = read(both, messages=said)
     assert [fact.message_ids for fact in facts] == [(104,), (105,)]

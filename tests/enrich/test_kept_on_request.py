@@ -97,7 +97,7 @@ def test_in_a_group_only_what_is_said_to_the_bot_is_kept() -> None:
         assert [fact.about for fact in kept(said, people=GROUP)] == ["speaker"]
     # also as an answer to it
     bot, ann = conversation("Pip: anything else?", "Ann: merk dir, dass ich Veganerin bin")
-    said_to_it = [replace(bot, role="assistant"), replace(ann, reply_to=bot.external_id)]
+    said_to_it = [bot._replace(role="assistant"), ann._replace(reply_to=bot.external_id)]
     assert len(RequestExtractor().extract(said_to_it, people=GROUP)) == 1
 
 

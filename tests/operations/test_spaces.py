@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine, text
@@ -16,8 +17,7 @@ from pipeline.ingest import accept
 from pipeline.jobs.dead_letters import JobFilter, listing
 from pipeline.memories.statements import remember
 from pipeline.operations import backfill, spaces
-from pipeline.recall import search
-from pipeline.recall.request import QueryEmbedder
+from pipeline.recall import refine, search
 from pipeline.store import vector_spaces, vectors
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import backfills
@@ -174,14 +174,14 @@ def test_questions_follow_a_switch_and_one_that_began_before_it_ends_in_its_own_
     found, score, degraded = deployment.search(asked)
     assert (found, degraded) == ("m107", [])
     # Given a question that was parsed before the switch, and is embedded and compared after it
-    embed_question, switched = QueryEmbedder.embedded, []
+    embed_queries, switched = refine.embed_queries, []
 
-    def switch_first(self: QueryEmbedder, text: str) -> tuple[EmbeddingSpace, Vector] | None:
+    def switch_first(*given: Any, **named: Any) -> Any:
         if not switched:
             switched.append(deployment.activate())
-        return embed_question(self, text)
+        return embed_queries(*given, **named)
 
-    monkeypatch.setattr(QueryEmbedder, "embedded", switch_first)
+    monkeypatch.setattr(refine, "embed_queries", switch_first)
     assert deployment.search(asked) == ("m107", score, [])
     assert switched
     # Then the next one is compared in the new space, where its cosine is another

@@ -177,9 +177,10 @@ def test_what_a_session_was_about_stands_over_its_messages_where_a_language_mode
         "2": "below_minimum",
         "3": "below_minimum",
     }
-    # one by extraction only quotes, so its topics are shown
+    # one by extraction only quotes, so its topics are shown where sessions are chosen
     quoting = [session(1, "Ann: error seven. Bob: hm.", 3.0, topics=["boiler", "plumber"])]
-    found = assembled("what about the boiler?", hits, sessions=quoting)
+    assert "plumber\n" not in assembled("what about the boiler?", hits, sessions=quoting).text
+    found = assembled("what about the boiler?", hits, sessions=quoting, narrows=True)
     assert "Bob: hm" not in found.text
     assert " · boiler, plumber\nAnn: The boiler shows error seven" in found.text
 
