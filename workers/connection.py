@@ -94,6 +94,13 @@ class _Channel(redis.Channel):  # type: ignore[misc] # kombu ships no types
             self._in_poll = None
         return True
 
+    def _receive_one(self, client: Any) -> bool:
+        """Read a line of a channel; what came with an unreadable one is read too, and not when more comes."""
+        try:
+            return bool(super()._receive_one(client))
+        except (Empty, RecursionError):
+            return False
+
     def _deliver_fanout_message(self, message: Any, exchange: str) -> bool:
         try:
             super()._deliver_fanout_message(message, exchange)

@@ -4,6 +4,7 @@ import base64
 import json
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -127,9 +128,24 @@ def test_a_payload_in_another_queue_is_accepted_and_garbage_there_is_a_dead_lett
 
 
 def test_a_line_in_the_channel_of_commands_that_is_none_ends_no_worker(deployment: Deployment) -> None:
-    for line in (b"5", b"[]", b"{}", b'{"properties": {"delivery_tag": 1}, "body": 5}', b"\xff"):
-        deployment.redis.publish("/0.celery.pidbox", line)
-    assert len(deployment.app.control.ping(timeout=5, limit=len(QUEUES))) == len(QUEUES)
+    workers = deployment.workers.values()
+    lines = (b"5", b"[]", b"{}", b'{"properties": {"delivery_tag": 1}, "body": 5}', b"[" * 100_000, b"\xff")
+    with ThreadPoolExecutor(1) as asking:
+        # When they arrive together with a command, in one read
+        for worker in workers:
+            worker.kill("SIGSTOP")
+        try:
+            for line in lines:
+                deployment.redis.publish("/0.celery.pidbox", line)
+            answers = asking.submit(deployment.app.control.ping, timeout=20, limit=len(QUEUES))
+            deployment.until(
+                lambda: deployment.redis.exists("_kombu.binding.reply.celery.pidbox") > 0, "ping"
+            )
+        finally:
+            for worker in workers:
+                worker.kill("SIGCONT")
+        # Then each worker answers
+        assert len(answers.result()) == len(QUEUES)
 
 
 def test_neither_a_revocation_nor_a_time_limit_nor_an_expiry_loses_what_a_bot_has_sent(
