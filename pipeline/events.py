@@ -15,6 +15,7 @@ from pipeline.platforms.records import (
     Edit,
     Event,
     MemberChange,
+    Moderators,
     NewChatId,
     Record,
     Skipped,
@@ -27,6 +28,8 @@ from schemas.base import is_cut
 from schemas.bots import MAX_NAMED, EventsReceipt
 from schemas.errors import Permanent
 from schemas.messages import MAX_CONTENT_BYTES, MAX_TITLE_CHARS, ChatIn, MessageIn
+
+NOT_THEIRS = "another person sent the message, and whoever changes it here does not moderate the chat"
 
 
 def apply_events(
@@ -130,25 +133,36 @@ def _apply(
         case [Edit() as edit]:
             receipt.edits += 1
             args = (edit.chat_id, edit.external_id, edit.content, edit.edited_at)
-            change = partial(edits.edit, database, tenant_id, *args, policy, trace_id=trace_id)
+            change = partial(
+                edits.edit, database, tenant_id, *args, policy, by=edit.sender_id, trace_id=trace_id
+            )
             sender = (edit.chat_id, edit.sender_id, edit.said_at)
             # it would wait for a message that never comes
             is_out = suppression.keeps_out_sender(database, tenant_id, *sender)
             if is_out or (changed := persistently(change)).outcome == "kept_out":
                 receipt.count("kept_out")
                 return frozenset()
+            if changed.outcome == "not_theirs":
+                receipt.leave_out(edit.where, NOT_THEIRS, "not_theirs")
             is_long = len(edit.content.encode()) > MAX_CONTENT_BYTES
             receipt.count("cut", is_long and changed.outcome != "unchanged")
             return changed.follows
         case [Deletion() as deletion]:
             receipt.deletions += 1
             args = (deletion.chat_id, deletion.external_id)
-            change = partial(edits.delete, database, tenant_id, *args, policy, trace_id=trace_id)
-            return persistently(change).follows
+            change = partial(
+                edits.delete, database, tenant_id, *args, policy, by=deletion.by, trace_id=trace_id
+            )
+            if (gone := persistently(change)).outcome == "not_theirs":
+                receipt.leave_out(deletion.where, NOT_THEIRS, "not_theirs")
+            return gone.follows
         case [MemberChange() as moved]:
             receipt.members += len(moved.joined) + len(moved.left)
             args = (moved.chat_id, moved.joined, moved.left, moved.at)
             persistently(partial(identities.change_members, database, tenant_id, *args))
+        case [Moderators() as named]:
+            args = (named.chat_id, named.people, named.former)
+            persistently(partial(identities.set_moderators, database, tenant_id, *args))
         case [NewChatId() as move] if database.only_chats:
             # who is in the one chat would be in the other, and other keys would reach both
             receipt.leave_out(move.where, "only a key for all chats gives a chat another id", "not_allowed")

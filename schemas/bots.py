@@ -144,12 +144,33 @@ PLATFORMS = (
     "baileys discord instagram jsonl matrix messenger other signal slack standard telegram whatsapp".split()
 )
 """Where events and exports come from, by the names that counters have for them."""
+
+
+def platform_of(source: str) -> str:
+    """Return the platform of a chat's id, or of a name, as counters name it.
+
+    >>> platform_of("telegram:-100"), platform_of("matrix"), platform_of("app:7")
+    ('telegram', 'matrix', 'other')
+    """
+    platform = source.partition(":")[0]
+    return platform if platform in PLATFORMS else "other"
+
+
 Reason = Literal[
-    "unreadable", "refused", "not_allowed", "cut", "unread", "unknown_kind", "kind", "no_text", "kept_out"
+    "unreadable",
+    "refused",
+    "not_allowed",
+    "not_theirs",
+    "cut",
+    "unread",
+    "unknown_kind",
+    "kind",
+    "no_text",
+    "kept_out",
 ]
 """Why something handed over is not stored, or not whole."""
 REASONS: tuple[Reason, ...] = get_args(Reason)
-LOST = REASONS[:6]
+LOST = REASONS[:7]
 """Words of people are missing; the others are meant to be left out."""
 
 

@@ -137,8 +137,18 @@ class MessageAddress(Frozen):
     external_id: Id
 
 
+class DeletionEvent(MessageAddress):
+    """A message that is deleted, and by whom: the data of a webhook `message.deleted`."""
+
+    sender_id: Id | None = None
+    """Who deletes it: only what they sent themselves is deleted. Null: your bot has seen to it that they may."""
+
+
 class EditEvent(EditPayload, MessageAddress):
     """A message's new text, and which message: the data of a webhook `message.edited`."""
+
+    sender_id: Id | None = None
+    """Who edits it: only what they sent themselves is changed. Null: your bot has seen to it that they may."""
 
 
 ORIGINAL_NAMES = {

@@ -14,7 +14,8 @@ from pipeline.erasure import derived
 from pipeline.ingest import languages
 from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.people import suppression
-from pipeline.store.chats import chat_moves, chats
+from pipeline.store import identities
+from pipeline.store.chats import chat_moves, chats, membership
 from pipeline.store.connections import transactions
 from pipeline.store.connections.database import Database
 from pipeline.store.erasure import erasure
@@ -41,8 +42,8 @@ class Changed:
     """The outcome of an edit or a deletion."""
 
     # `pending`: the message has not arrived; `kept_out`: it was deleted, its sender's memory is off, or the message to
-    # delete has not arrived, and will be dropped if it does
-    outcome: Literal["edited", "unchanged", "pending", "deleted", "kept_out"]
+    # delete has not arrived, and will be dropped if it does; `not_theirs`: another person sent the message
+    outcome: Literal["edited", "unchanged", "pending", "deleted", "kept_out", "not_theirs"]
     # kinds of jobs that are due now
     follows: frozenset[str] = field(default_factory=frozenset)
 
@@ -56,12 +57,14 @@ def edit(
     edited_at: datetime | None,
     policy: SessionPolicy,
     *,
+    by: str | None = None,
     trace_id: str | None = None,
 ) -> Changed:
-    """Replace a message's text; the newest `edited_at` (None: now) wins, of equal ones the last to arrive.
+    """Replace a message's text, if `by` is an id of its sender (None: the caller has seen to it that it may).
 
-    A long text is cut. An edit that comes before its message waits for it. Raises `DatabaseUnavailable`; then nothing
-    was changed, and the call may be repeated.
+    The newest `edited_at` (None: now) wins, of equal ones the last to arrive. A long text is cut. An edit that comes
+    before its message waits for it. Raises `DatabaseUnavailable`; then nothing was changed, and the call may be
+    repeated.
     """
     content, original_bytes = truncate.within_bytes(without_recalled(content), MAX_CONTENT_BYTES)
     tokens = estimate_tokens(content)
@@ -70,7 +73,7 @@ def edit(
         chat_id, external_id = chat_moves.address(connection, *requested)
         at = _edited_at(connection, chat_id, external_id, edited_at)
         message = store.find(connection, chat_id, external_id, locked=False)
-        edited = at and message and _outcome(connection, message, content, at) == "edited"
+        edited = at and message and _outcome(connection, message, content, at, by) == "edited"
     if edited and message:
         _remove_derived_ahead(database, tenant_id, chat_id, message.id)
     with database.tenant(tenant_id) as connection:
@@ -86,9 +89,9 @@ def edit(
         message = store.find(connection, chat_id, external_id)
         new = {"content": content, "tokens": tokens, "at": at, "original_bytes": original_bytes}
         if chat is None or message is None:
-            store.put_pending(connection, tenant_id, chat_id, external_id, **new)
+            store.put_pending(connection, tenant_id, chat_id, external_id, sender=by or "", **new)
             return Changed(outcome="pending")
-        outcome = _outcome(connection, message, content, at)
+        outcome = _outcome(connection, message, content, at, by)
         if outcome == "unchanged" and message.content == content:
             store.set_edited_at(connection, message.id, at)
         if outcome != "edited":
@@ -142,9 +145,16 @@ def _edited_at(
     return None if suppression.is_kept_out(connection, at, ("chat", chat_id), ("tenant",)) else at
 
 
+def _is_of(connection: Connection, message: Row[Any], by: str | None) -> bool:
+    """Tell whether a person sent a message, under any of their ids; None may change whatever they name."""
+    return by is None or message.sender_id in (by, *identities.ids_of(connection, by))
+
+
 def _outcome(
-    connection: Connection, message: Row[Any], content: str, at: datetime
-) -> Literal["edited", "unchanged", "kept_out"]:
+    connection: Connection, message: Row[Any], content: str, at: datetime, by: str | None
+) -> Literal["edited", "unchanged", "kept_out", "not_theirs"]:
+    if not _is_of(connection, message, by):
+        return "not_theirs"
     if suppression.is_suppressed(connection, "unremembered", message.sender_id):
         return "kept_out"
     if message.content == content or (message.edited_at is not None and message.edited_at > at):
@@ -159,20 +169,28 @@ def delete(
     external_id: str,
     policy: SessionPolicy,
     *,
+    by: str | None = None,
     trace_id: str | None = None,
 ) -> Changed:
-    """Delete a message for good; the suppression list keeps it out, even if it has not arrived yet.
+    """Delete a message for good, if `by` is its sender or a moderator (None: the caller has seen to it that it may).
 
-    Raises `DatabaseUnavailable`; then the call may be repeated. Suppressing the message also enqueues a job: workers
-    finish the deletion if this process does not.
+    The suppression list keeps it out, even if it has not arrived yet; if `by` is no moderator, only as a message of
+    theirs. Raises `DatabaseUnavailable`; then the call may be repeated. Suppressing the message also enqueues a job:
+    workers finish the deletion if this process does not.
     """
     requested_chat = chat_id
     with database.tenant(tenant_id) as connection:
         # waits for messages being accepted in this chat; those accepted next see the suppression list
         chat_id, external_id = _lock_address(connection, tenant_id, chat_id, external_id, exclusive=True)
+        message = store.find(connection, chat_id, external_id, locked=False)
+        if by is not None and not membership.moderates(connection, chat_id, by):
+            if message is None:
+                suppression.put(connection, tenant_id, [("message", chat_id, external_id, by)], None)
+                return Changed(outcome="kept_out")
+            if not _is_of(connection, message, by):
+                return Changed(outcome="not_theirs")
         (digest,) = suppression.put(connection, tenant_id, [("message", chat_id, external_id)], None)
         store.drop_pending(connection, chat_id, [external_id])
-        message = store.find(connection, chat_id, external_id, locked=False)
         if message is None:
             return Changed(outcome="kept_out")
         subject = {"kind": "message", "chat_id": chat_id, "external_id": external_id}

@@ -108,6 +108,7 @@ class Deletion:
                 edits.drop_pending(connection, str(subject.chat_id), [subject.external_id])
             # the suppression list keeps their later queries out
             if self.senders is not None:
+                store.drop_pending_of_senders(connection, self.senders, receipt.until)
                 queries = query_log.redact_askers(connection, self.senders, receipt.until)
                 store.add_counts(connection, self.id, {"queries": queries})
             elif whole:

@@ -31,7 +31,7 @@ from pipeline.text import display, truncate
 from pipeline.text.fencing import without_recalled
 from pipeline.text.tokens import estimate as estimate_tokens
 from schemas.base import is_cut
-from schemas.bots import PLATFORMS, REASONS, Reason
+from schemas.bots import PLATFORMS, REASONS, Reason, platform_of
 from schemas.messages import (
     CUT,
     MAX_CONTENT_BYTES,
@@ -330,8 +330,7 @@ def report_left_out(database: Database, tenant_id: str, source: str, reasons: It
 
     Of `kinds` only those are logged that are names, not words. Raises `DatabaseUnavailable`.
     """
-    platform = source.partition(":")[0]
-    platform = platform if platform in PLATFORMS else "other"
+    platform = platform_of(source)
     if found := {reason: items for reason, items in reasons.items() if items}:
         named = {kind: n for kind, n in kinds.items() if re.fullmatch(r"[\w.-]+", kind, re.ASCII)}
         with database.tenant(tenant_id) as connection:

@@ -207,6 +207,15 @@ def change_members(
         suppression.put_left(connection, tenant_id, chat.chat_id, left, left_at)
 
 
+def set_moderators(
+    database: Database, tenant_id: str, chat_id: str, people: Sequence[str], former: Sequence[str] | None
+) -> None:
+    """Note which members of a chat may delete what others wrote, and which may not any more (None: all others)."""
+    with database.tenant(tenant_id) as connection:
+        if (chat := chats.get_current(connection, chat_id)) is not None:
+            membership.set_moderators(connection, chat.chat_id, people, former)
+
+
 def show_members(database: Database, tenant_id: str, chat_id: str) -> Members:
     """Return the members of a chat: those who have spoken or were named. Raises `NotFound`, `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:

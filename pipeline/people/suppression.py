@@ -42,7 +42,11 @@ def _names_of(chat_id: str, messages: Sequence[MessageIn], former: Sequence[str]
     names: list[Named] = [("tenant",), ("chat", chat_id)]
     for sender in {message.sender_id for message in messages}:
         names += _sender_names(sender, chat_id, former)
-    return names + [("message", chat_id, message.external_id) for message in messages]
+    for message in messages:
+        address = chat_id, message.external_id
+        # the second: its sender deleted it before it came
+        names += [("message", *address), ("message", *address, message.sender_id)]
+    return names
 
 
 def hashes_of(key: bytes | None, chat_id: str, messages: Sequence[MessageIn]) -> list[bytes]:

@@ -183,7 +183,7 @@ def edited(record: ReadMessage, edited_at: object) -> Iterator[Event]:
 
 
 def edit_alone(
-    where: str, chat_id: str, external_id: str, content: str, edited_at: object, *, sender_id: str
+    where: str, chat_id: str, external_id: str, content: str, edited_at: object, *, sender_id: str | None
 ) -> Edit:
     """Return an edit without its whole message. Raises `ValueError` for values that cannot be stored."""
     at = time_of(edited_at, "the time of the edit")
@@ -198,9 +198,9 @@ def edit_alone(
     )
 
 
-def deletion(where: str, chat_id: str, external_id: object, name: str) -> Deletion:
+def deletion(where: str, chat_id: str, external_id: object, name: str, *, by: str | None = None) -> Deletion:
     """Return a deletion. Raises `ValueError` for an invalid id."""
-    return Deletion(where=where, chat_id=chat_id, external_id=id_of(external_id, name))
+    return Deletion(where=where, chat_id=chat_id, external_id=id_of(external_id, name), by=by)
 
 
 def moved_in_or_out(

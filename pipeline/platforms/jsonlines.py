@@ -35,7 +35,7 @@ from pipeline.platforms.records import (
 from schemas.base import FROM_PLATFORM
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn, MessageIn
-from schemas.payloads import EditEvent, MessageAddress, QueuedIngest, parse_payload
+from schemas.payloads import DeletionEvent, EditEvent, QueuedIngest, parse_payload
 
 _WHICH_CHAT = "chat_id is missing: put it on the line, on a chat line above, or say --chat"
 
@@ -216,7 +216,8 @@ def parse_webhook(value: Any) -> Iterator[Event]:
             edit = parse_payload(EditEvent, data, FROM_PLATFORM)
             yield Edit(where="data", **edit.model_dump(exclude={"v"}))
         case "message.deleted":
-            yield Deletion(where="data", **parse_payload(MessageAddress, data).model_dump())
+            gone = parse_payload(DeletionEvent, data)
+            yield Deletion(where="data", by=gone.sender_id, **gone.model_dump(exclude={"sender_id"}))
         case _:
             # what else their sender tells others is no message
             new = kind.startswith("message.")

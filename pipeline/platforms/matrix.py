@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pipeline.platforms import fields
-from pipeline.platforms.records import Event, NewChatId, ReadMessage, Skipped
+from pipeline.platforms.records import Event, Moderators, NewChatId, ReadMessage, Skipped
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn
 
@@ -41,7 +41,11 @@ def _event(raw: dict[str, Any], where: str) -> Iterator[Event]:
         case "m.room.message" | "m.sticker":
             yield from _message(raw, content, where, chat)
         case "m.room.redaction":
-            yield fields.deletion(where, chat_id, raw.get("redacts") or content.get("redacts"), "redacts")
+            redacts = raw.get("redacts") or content.get("redacts")
+            by = f"matrix:{fields.id_of(raw.get('sender'), 'sender')}"
+            yield fields.deletion(where, chat_id, redacts, "redacts", by=by)
+        case "m.room.power_levels":
+            yield Moderators(where=where, chat_id=chat_id, people=_moderators(content), former=None)
         case "m.room.member":
             person = (f"matrix:{fields.id_of(raw.get('state_key'), 'state_key')}",)
             at = fields.time_of(raw.get("origin_server_ts"), "origin_server_ts")
@@ -58,6 +62,16 @@ def _event(raw: dict[str, Any], where: str) -> Iterator[Event]:
             yield fields.not_kept(where, kind)
         case _:
             yield from _other(raw, content, where, chat)
+
+
+def _moderators(content: dict[str, Any]) -> tuple[str, ...]:
+    """Return the users who may redact what others sent, which takes a power of 50 unless the room says another."""
+    least = content.get("redact", 50)
+    powers = {
+        user: power for user, power in fields.dict_of(content.get("users")).items() if isinstance(power, int)
+    }
+    able = [user for user, power in powers.items() if isinstance(least, int) and power >= least]
+    return tuple(f"matrix:{user}" for user in able)
 
 
 def _other(raw: dict[str, Any], content: dict[str, Any], where: str, chat: ChatIn) -> Iterator[Event]:

@@ -145,7 +145,7 @@ class Edit:
     content: str
     # the platform's time of the edit; none: now
     edited_at: datetime | None
-    # who wrote the message, and when that was, as far as it is told
+    # who edited it, as only its sender may, and when the message was sent, as far as it is told
     sender_id: str | None = None
     said_at: datetime | None = None
 
@@ -157,6 +157,8 @@ class Deletion:
     where: str
     chat_id: str
     external_id: str
+    # who deleted it; none: the platform has seen to it that they may
+    by: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,6 +174,16 @@ class MemberChange:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Moderators:
+    """Members who may delete what others wrote, and those who may not any more (None: all others)."""
+
+    where: str
+    chat_id: str
+    people: tuple[str, ...] = ()
+    former: tuple[str, ...] | None = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class NewChatId:
     """A chat got another id."""
 
@@ -180,5 +192,5 @@ class NewChatId:
     to: str
 
 
-Event = ChatIn | Record | Edit | Deletion | MemberChange | NewChatId | Skipped | Unread | Broken
+Event = ChatIn | Record | Edit | Deletion | MemberChange | Moderators | NewChatId | Skipped | Unread | Broken
 """What an event of a platform says; of `Skipped` and `Unread` the reason and the kind are the platform's own words."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pipeline.platforms import fields
-from pipeline.platforms.records import Edit, Event, ReadMessage, Skipped
+from pipeline.platforms.records import Edit, Event, Moderators, ReadMessage, Skipped
 from schemas.errors import InvalidInput
 from schemas.messages import FORWARDED, ChatIn, ChatKind
 
@@ -97,14 +97,21 @@ def _participants(raw: dict[str, Any], where: str) -> Iterator[Event]:
     people = tuple(_person(jid) for jid in fields.list_of(raw.get("participants"), "participants"))
     if (action := raw.get("action")) in ("add", "remove"):
         yield fields.moved_in_or_out(where, _chat_id(raw, "id"), people, came=action == "add")
+    elif action in ("promote", "demote"):
+        named, former = (people, ()) if action == "promote" else ((), people)
+        yield Moderators(where=where, chat_id=_chat_id(raw, "id"), people=named, former=former)
     else:
         yield fields.not_kept(where, f"participants: {action}")
 
 
 def _group(raw: dict[str, Any], where: str) -> Iterator[Event]:
-    if title := fields.text_of(raw.get("subject")):
+    title, people = fields.text_of(raw.get("subject")), fields.dicts_of(raw.get("participants"))
+    if title:
         yield fields.chat_of("whatsapp", _chat_id(raw, "id"), kind="group", title=title)
-    else:
+    if people:
+        admins = tuple(_person(person) for person in people if person.get("admin"))
+        yield Moderators(where=where, chat_id=_chat_id(raw, "id"), people=admins, former=None)
+    if not title and not people:
         yield fields.not_kept(where, "groups.update")
 
 
@@ -135,15 +142,25 @@ def _author(key: dict[str, Any]) -> str:
     return "whatsapp:me" if key.get("fromMe") is True else _chat_id(key)
 
 
-def _deletion(key: dict[str, Any], where: str) -> Iterator[Event]:
+def _by(key: dict[str, Any]) -> str | None:
+    """Return who changes the message of this key; None if it is the account itself, which sees to what it may."""
+    return None if key.get("fromMe") is True else _author(key)
+
+
+def _deleted(key: dict[str, Any], where: str) -> Iterator[Event]:
+    # by the account, on one of its devices
     yield fields.deletion(where, _chat_id(key), key.get("id"), "key.id")
+
+
+def _deletion(key: dict[str, Any], where: str) -> Iterator[Event]:
+    yield fields.deletion(where, _chat_id(key), key.get("id"), "key.id", by=_by(key))
 
 
 def _edit(key: dict[str, Any], where: str, content: Any, at: object) -> Edit:
     kind, held = _content(content)
     text = fields.with_media(_text(kind, held), _media(kind, held))
     external_id = fields.id_of(key.get("id"), "key.id")
-    return fields.edit_alone(where, _chat_id(key), external_id, text, _seconds(at), sender_id=_author(key))
+    return fields.edit_alone(where, _chat_id(key), external_id, text, _seconds(at), sender_id=_by(key))
 
 
 def _update(raw: dict[str, Any], where: str) -> Iterator[Event]:
@@ -164,10 +181,9 @@ def _message(raw: dict[str, Any], where: str) -> Iterator[Event]:
     if jid.endswith("@broadcast"):
         yield fields.not_kept(where, "broadcast")
     elif kind == "protocolMessage" and held.get("type") in (*_REVOKE, *_EDIT):
-        target = {**key, **fields.dict_of(held.get("key")), "remoteJid": key.get("remoteJid")}
+        # the key in it is from the author's point of view: who changes the message is who sends this
+        target = {**key, "id": fields.dict_of(held.get("key")).get("id")}
         if held.get("type") in _EDIT:
-            # its key is from the author's point of view
-            target |= {"fromMe": key.get("fromMe"), "participant": key.get("participant")}
             at = held.get("timestampMs") or raw.get("messageTimestamp")
             yield _edit(target, where, held.get("editedMessage"), at)
         else:
@@ -251,7 +267,7 @@ def _text(kind: str, held: dict[str, Any]) -> str:
 _READERS: dict[str, tuple[str, Callable[[dict[str, Any], str], Iterator[Event]]]] = {
     "messages.upsert": ("messages", _message),
     "messages.update": ("", _update),
-    "messages.delete": ("keys", _deletion),
+    "messages.delete": ("keys", _deleted),
     "group-participants.update": ("", _participants),
     "groups.update": ("", _group),
     "groups.upsert": ("", _group),

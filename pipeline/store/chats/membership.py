@@ -21,6 +21,12 @@ _ADD = text("""
     SELECT :tenant, :chat, sender FROM unnest(CAST(:senders AS text[])) AS sender ORDER BY sender
     ON CONFLICT DO NOTHING
 """)
+_SET_MODERATORS = text("""
+    UPDATE chat_members SET moderates = sender_id = ANY(:people)
+    WHERE chat_id = :chat AND moderates <> (sender_id = ANY(:people))
+        AND (sender_id = ANY(:people) OR CAST(:former AS text[]) IS NULL OR sender_id = ANY(:former))
+""")
+_MODERATES = text("SELECT true FROM chat_members WHERE chat_id = :chat AND sender_id = :sender AND moderates")
 _MESSAGES = """SELECT 1 FROM messages m
         WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id AND m.sender_id = c.sender_id"""
 IS_SILENT = f"NOT EXISTS ({_MESSAGES})"
@@ -167,6 +173,18 @@ def is_apart(connection: Connection, chat_id: str) -> bool:
 def remove(connection: Connection, chat_id: str, senders: Sequence[str], at: datetime) -> None:
     """Remove these members of a chat who have said nothing there after a time."""
     run(connection, _REMOVE, chat=chat_id, senders=senders, at=at)
+
+
+def set_moderators(
+    connection: Connection, chat_id: str, people: Sequence[str], former: Sequence[str] | None
+) -> None:
+    """Note which members may delete what others wrote, and that `former` may not (None: nobody else may)."""
+    run(connection, _SET_MODERATORS, chat=chat_id, people=people, former=former)
+
+
+def moderates(connection: Connection, chat_id: str, sender: str) -> bool:
+    """Tell whether a member of a chat may delete what others wrote."""
+    return holds(connection, _MODERATES, chat=chat_id, sender=sender)
 
 
 def of_chat(connection: Connection, chat_id: str) -> list[str]:

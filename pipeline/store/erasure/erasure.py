@@ -26,6 +26,9 @@ _EXTERNAL_IDS = text("""
         OR sent_at > :after OR metadata ? 'original_sent_at')
 """)
 _DROP_PENDING_OF_CHAT = text("DELETE FROM pending_changes WHERE chat_id = :chat AND received_at <= :until")
+_DROP_PENDING_OF_SENDERS = text(
+    "DELETE FROM pending_changes WHERE sender_id = ANY(:senders) AND received_at <= :until"
+)
 _UNNAME_MERGED = text("""
     UPDATE conversation_sessions SET participants = '{}'
     WHERE status = 'merged' AND participants && CAST(:names AS text[])
@@ -150,6 +153,11 @@ def external_ids(connection: Connection, ids: Sequence[int], after: datetime | N
 def drop_pending_of_chat(connection: Connection, chat_id: str, until: datetime) -> None:
     """Delete the edits that were pending in a chat at a time."""
     run(connection, _DROP_PENDING_OF_CHAT, chat=chat_id, until=until)
+
+
+def drop_pending_of_senders(connection: Connection, senders: Sequence[str], until: datetime) -> None:
+    """Delete the edits of these senders that were pending at a time, in any chat."""
+    run(connection, _DROP_PENDING_OF_SENDERS, senders=senders, until=until)
 
 
 def unname(connection: Connection, names: Sequence[str]) -> None:

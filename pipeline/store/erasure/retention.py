@@ -157,8 +157,8 @@ LLM_ANSWERS = """
     SELECT tenant_id, model, prompt_hash FROM llm_answers WHERE kept_at < :before ORDER BY kept_at LIMIT :batch
 """
 PENDING_EDITS = """
-    SELECT tenant_id, chat_id, external_id FROM pending_changes WHERE received_at < :before
-    ORDER BY chat_id, external_id LIMIT :batch
+    SELECT tenant_id, chat_id, external_id, sender_id FROM pending_changes WHERE received_at < :before
+    ORDER BY chat_id, external_id, sender_id LIMIT :batch
 """
 REFUSED_PAYLOADS = """
     SELECT tenant_id, key FROM refused_payloads WHERE refused_at < :before ORDER BY refused_at LIMIT :batch
@@ -168,7 +168,7 @@ _KEYS = {
     "query_log": ("tenant_id", "context_id"),
     "llm_calls": ("tenant_id", "id"),
     "llm_answers": ("tenant_id", "model", "prompt_hash"),
-    "pending_changes": ("tenant_id", "chat_id", "external_id"),
+    "pending_changes": ("tenant_id", "chat_id", "external_id", "sender_id"),
     "refused_payloads": ("tenant_id", "key"),
     "session_closes": ("tenant_id", "chat_id", "session_key", "closed_at"),
     "daily_counters": ("tenant_id", "day", "name", "slot"),

@@ -22,6 +22,7 @@ from pipeline.store.jobs.jobs import AGAIN
 from pipeline.store.messages.edits import sized
 from pipeline.store.messages.messages import waits
 from pipeline.store.operations.counters import SLOT
+from schemas.bots import platform_of
 from schemas.errors import Retryable
 from schemas.kinds import INGEST
 from schemas.languages import AUTO
@@ -55,7 +56,7 @@ _LANGUAGE_AS_DESCRIBED = f"""CASE WHEN CAST(%(language)s AS text) IS NULL THEN t
     ELSE language = %(language)s AND language_by = '{DECLARED}' END"""
 _AHEAD = f"interval '{AHEAD.total_seconds():.0f} seconds'"
 # A clock that runs ahead would keep a session open: such a time is stored as the time of arrival.
-# An edit that came before its message is applied to it; none can come meanwhile, as the chat is held.
+# An edit that came before its message is applied to it if its sender may; none can come meanwhile, as the chat is held.
 # Jobs, then counters: each reads what the one before it returns, so that rows are locked in this order.
 _PUT = f"""
     WITH allowed AS MATERIALIZED (
@@ -65,7 +66,7 @@ _PUT = f"""
             AND NOT EXISTS (SELECT 1 FROM suppression_list WHERE hash = ANY(CAST(%(hashes)s AS bytea[]))))
     ), edits AS (
         DELETE FROM pending_changes USING allowed WHERE chat_id = %(chat)s AND external_id = ANY(%(externals)s)
-        RETURNING external_id, content, token_count, edited_at, original_bytes
+        RETURNING external_id, sender_id, content, token_count, edited_at, original_bytes
     ), given AS (
         SELECT m.*, allowed.language, edits.edited_at, coalesce(edits.content, m.said) AS content,
             coalesce(edits.token_count, m.tokens) AS token_count, sent_at > now() + {_AHEAD} AS ahead,
@@ -74,7 +75,9 @@ _PUT = f"""
             external_id text, sender_id text, sender_name text, role text, said text, sent_at timestamptz,
             position integer, agent_id text, session_key text, metadata jsonb, tokens integer, reply_to text,
             thread text)
-        CROSS JOIN allowed LEFT JOIN edits USING (external_id)
+        CROSS JOIN allowed LEFT JOIN LATERAL (
+            SELECT * FROM edits e WHERE e.external_id = m.external_id AND e.sender_id IN ('', m.sender_id)
+            ORDER BY e.edited_at DESC LIMIT 1) AS edits ON true
     ), stored AS (
         INSERT INTO messages (tenant_id, chat_id, external_id, session_key, sender_id, sender_name, agent_id,
             role, content, token_count, sent_at, position, edited_at, revision, language, metadata, reply_to, thread)
@@ -102,7 +105,10 @@ _PUT = f"""
         FROM allowed CROSS JOIN (SELECT count(*) FROM enqueued) AS before
             CROSS JOIN (SELECT count(*) AS new FROM arrived) AS arrivals
             CROSS JOIN LATERAL (VALUES ('messages_accepted', new),
-                ('messages_known', cardinality(CAST(%(externals)s AS text[])) - new)) AS figure (name, value)
+                ('messages_known', cardinality(CAST(%(externals)s AS text[])) - new),
+                ('left_out:' || %(platform)s || ':not_theirs', (
+                    SELECT count(*) FROM edits e JOIN given g USING (external_id)
+                    WHERE e.sender_id NOT IN ('', g.sender_id)))) AS figure (name, value)
         WHERE value > 0 ORDER BY name
         ON CONFLICT (tenant_id, day, name, slot) DO UPDATE SET value = daily_counters.value + excluded.value
     )
@@ -199,6 +205,7 @@ def _values(
         "chat": chat.chat_id,
         "messages": Jsonb(rows),
         "externals": [message.external_id for message, _ in messages],
+        "platform": platform_of(chat.chat_id),
         "priority": priority,
         "trace": trace_id,
         **_NOT_LOOKED_AT,

@@ -41,10 +41,10 @@ _SET_CONTENT = text(f"""
 """)
 _SET_EDITED_AT = text("UPDATE messages SET edited_at = greatest(edited_at, :at) WHERE id = :id")
 _PUT_PENDING = text("""
-    INSERT INTO pending_changes (tenant_id, chat_id, external_id, content, token_count, edited_at,
+    INSERT INTO pending_changes (tenant_id, chat_id, external_id, sender_id, content, token_count, edited_at,
         original_bytes)
-    VALUES (:tenant, :chat, :external, :content, :tokens, :at, :original_bytes)
-    ON CONFLICT (tenant_id, chat_id, external_id) DO UPDATE SET content = excluded.content,
+    VALUES (:tenant, :chat, :external, :sender, :content, :tokens, :at, :original_bytes)
+    ON CONFLICT (tenant_id, chat_id, external_id, sender_id) DO UPDATE SET content = excluded.content,
         token_count = excluded.token_count, edited_at = excluded.edited_at, received_at = now(),
         original_bytes = excluded.original_bytes
     WHERE pending_changes.edited_at <= excluded.edited_at
@@ -153,7 +153,8 @@ def set_edited_at(connection: Connection, message_id: int, edited_at: datetime) 
 def put_pending(
     connection: Connection, tenant_id: str, chat_id: str, external_id: str, **values: Any
 ) -> None:
-    """Keep an edit, of the values of `set_content`, until its message arrives; only the newest if there are several."""
+    """Keep an edit by `sender` (empty: whoever sent the message), of the values of `set_content`, until its message
+    arrives; of several by one sender only the newest."""
     run(connection, _PUT_PENDING, tenant=tenant_id, chat=chat_id, external=external_id, **values)
 
 
