@@ -30,11 +30,12 @@ def schema() -> None:
 
 @app.command(epilog="**Example:** backscroll dev docs")
 def docs() -> None:
-    """Write the guide's configuration page from the settings and their docstrings."""
+    """Write the guide's pages of the settings, from their docstrings, and of the kinds that platforms send."""
     from ops.dev import generate as pages
 
     pages.PAGE.write_text(pages.configuration(), encoding="utf-8")
-    print(f"Wrote {pages.PAGE}")
+    pages.KINDS_PAGE.write_text(pages.kinds_page(), encoding="utf-8")
+    print(f"Wrote {pages.PAGE} and {pages.KINDS_PAGE}")
 
 
 @app.command(epilog="**Examples:** backscroll dev fit --json · backscroll dev fit --judge --real ./talk")

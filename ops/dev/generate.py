@@ -1,4 +1,4 @@
-"""Write what is generated: the guide's configuration page, the newest schema, and the migrations' checksums."""
+"""Write what is generated: pages of settings and kinds, the newest schema, and the migrations' checksums."""
 
 import hashlib
 import tempfile
@@ -9,6 +9,7 @@ from typing import Any
 import migrations
 from ops.local import migrate
 from ops.local.embedded.postgres import EmbeddedPostgres
+from pipeline.platforms import kinds
 from pipeline.store.connections.database import Database
 from pipeline.store.operations import checks
 from schemas.settings import PREFIX, Settings
@@ -85,6 +86,36 @@ def _meaning(name: str) -> str:
     ]
     also = f" Also {', '.join(aliases)}." if aliases else ""
     return " ".join((field.description or "").split()) + also
+
+
+KINDS_PAGE = PAGE.with_name("kinds.md")
+KINDS_INTRODUCTION = """\
+<!-- Written by `backscroll dev docs` from pipeline/platforms/kinds/: change it there. -->
+
+# Kinds of messages and events
+
+What becomes of all that platforms send and export, by the platforms' own names; `*` stands for any ending. A kind that
+is not here is kept as text if it holds any, and in the answer it is counted by its own name.
+"""
+
+
+def kinds_page() -> str:
+    """Return the page of kinds as Markdown."""
+    return KINDS_INTRODUCTION + "".join(map(_kinds_section, kinds.TABLES))
+
+
+def _kinds_section(name: str) -> str:
+    table = kinds.load(name)
+    by_fate: dict[str, list[str]] = {}
+    for kind, fate in table.fates.items():
+        word = table.words.get(kind)
+        shown = f"{fate}, behind `[{word}]`" if word else kinds.FATES.get(fate, f"counted: {fate}")
+        by_fate.setdefault(shown.replace("text, behind", "kept behind"), []).append(kind)
+    rows = (
+        f"| {fate} | {', '.join(f'`{kind}`' for kind in names if kind)} |\n"
+        for fate, names in by_fate.items()
+    )
+    return f"\n## {name}\n\n{table.about}\n\n| Becomes | Kinds |\n|---|---|\n{''.join(rows)}"
 
 
 FOLDER = Path(migrations.__file__).parent

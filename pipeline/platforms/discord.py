@@ -15,6 +15,7 @@ from typing import IO, Any
 from pydantic import ValidationError
 
 from pipeline.platforms import fields, json_stream, kinds
+from pipeline.platforms.identity import sender_by_name
 from pipeline.platforms.records import (
     Broken,
     Event,
@@ -27,7 +28,7 @@ from pipeline.platforms.records import (
 )
 from schemas.messages import FORWARDED, ChatIn, ChatKind
 
-KINDS = kinds.load("discord")
+KINDS, DISPATCHES = kinds.load("discord"), kinds.load("discord_events")
 
 
 def parse_export(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
@@ -213,32 +214,6 @@ _TYPES = {
     18: "ThreadCreated",
     19: "Reply",
 }
-# what is dispatched of other things than messages, and of messages but for their words
-_SIGNALS = (
-    *(
-        "READY",
-        "RESUMED",
-        "RATE_LIMITED",
-        "APPLICATION_",
-        "AUTO_MODERATION_",
-        "CHANNEL_",
-        "THREAD_",
-        "ENTITLEMENT_",
-    ),
-    *(
-        "GUILD_",
-        "INTEGRATION_",
-        "INTERACTION_",
-        "INVITE_",
-        "PRESENCE_",
-        "STAGE_",
-        "SUBSCRIPTION_",
-        "SOUNDBOARD_",
-    ),
-    *("TYPING_", "USER_", "VOICE_", "WEBHOOKS_", "SESSIONS_", "MESSAGE_UPDATE", "MESSAGE_REACTION_"),
-    *("MESSAGE_POLL_VOTE_", "MESSAGE_ACK"),
-)
-_TEXT_DISPLAY = 10
 _THREADS = (10, 11, 12)
 _DIRECT = 1
 _FORWARD = 1
@@ -289,7 +264,7 @@ def _dispatch(kind: str, raw: dict[str, Any], where: str) -> Iterator[Event]:
             chat_id = _event_chat(raw.get("id"), None).chat_id
             yield MemberChange(where=where, chat_id=chat_id, joined=joined, left=left)
         case _:
-            yield fields.no_message(where, "Discord", kind, _SIGNALS)
+            yield DISPATCHES.by_name(where, kind) or fields.not_kept(where, kind)
 
 
 def _is_bot(member: dict[str, Any]) -> bool:
@@ -320,8 +295,10 @@ def _event_message(raw: dict[str, Any], where: str, *, edits: bool = False) -> I
             return
     # Discord does not say whether a channel of a server is a thread
     chat = _event_chat(raw.get("channel_id"), None if raw.get("guild_id") else "direct")
-    yield chat
     record = _record(raw, where, chat)
+    if left_out is not None and isinstance(record, Skipped):
+        return
+    yield chat
     # Discord completes links after the message, which is no edit of its author's: any of those wins
     yield from (
         fields.edited(record, raw.get("edited_timestamp") or raw.get("timestamp")) if edits else [record]
@@ -330,7 +307,10 @@ def _event_message(raw: dict[str, Any], where: str, *, edits: bool = False) -> I
 
 def _record(raw: dict[str, Any], where: str, chat: ChatIn) -> ReadMessage:
     author = fields.dict_of(raw.get("author"))
-    by_bot = author.get("bot") is True or bool(raw.get("webhook_id"))
+    name, sender_id = _event_name(author, raw.get("member")), author.get("id")
+    spoken = _speaks_for_a_person(raw, author)
+    by_bot = not spoken and (author.get("bot") is True or bool(raw.get("webhook_id")))
+    sender = "" if spoken else f"discord:{fields.id_of(sender_id, 'd.author.id')}"
     reference = fields.dict_of(raw.get("message_reference"))
     forwards = reference.get("type") == _FORWARD
     shots = fields.dicts_of(raw.get("message_snapshots")) if forwards else []
@@ -345,27 +325,73 @@ def _record(raw: dict[str, Any], where: str, chat: ChatIn) -> ReadMessage:
         answers = [fields.dict_of(answer, "poll_media") for answer in fields.dicts_of(poll.get("answers"))]
         texts.append(fields.labelled("poll", {"question": poll.get("question"), "answers": answers}))
     here = reference.get("channel_id") in (None, raw.get("channel_id"))
+    if not here and not forwards and (elsewhere := fields.dict_of(raw.get("referenced_message"))):
+        by = _event_name(fields.dict_of(elsewhere.get("author")), elsewhere.get("member"))
+        shown = [fields.text_of(elsewhere.get("content")), *_shown(elsewhere.get("components"))]
+        texts.insert(0, fields.quoted("\n".join(filter(None, shown)), by))
     return fields.read_message(
         where,
         chat.chat_id,
         text=written_out("\n".join(filter(None, texts)), _event_names(raw)),
-        media=[item for part in (raw, *passed_on) for item in media(part, "filename", "sticker_items")],
+        media=[
+            item
+            for part in (raw, *passed_on)
+            for item in media(part, "filename", "sticker_items") or _pictured(part.get("components"))
+        ],
         metadata={FORWARDED: ""} if forwards else {},
+        kind="MESSAGE_CREATE",
         external_id=fields.id_of(raw.get("id"), "d.id"),
-        sender_id=f"discord:{fields.id_of(author.get('id'), 'd.author.id')}",
-        sender_name=_event_name(author, raw.get("member")),
+        sender_id=sender or sender_by_name("discord", chat.chat_id, name),
+        sender_name=name,
         role="assistant" if by_bot else "user",
         sent_at=raw.get("timestamp"),
         reply_to=reference.get("message_id") if here and not forwards else None,
     )
 
 
+def _speaks_for_a_person(raw: Mapping[str, Any], author: Mapping[str, Any]) -> bool:
+    """Return whether a webhook passes on what somebody wrote, as those of bridges, PluralKit and Tupperbox do.
+
+    Discord calls the author of any webhook a bot. Its own answers to commands have the id of the bot, and integrations
+    (of GitHub, for instance) show embeds.
+    """
+    of_webhook = raw.get("webhook_id") and str(author.get("id")) == str(raw["webhook_id"])
+    own = (
+        raw.get("webhook_id") == raw.get("application_id")
+        or raw.get("interaction_metadata")
+        or raw.get("interaction")
+    )
+    wrote = any(raw.get(field) for field in ("content", "attachments", "sticker_items"))
+    integrated = raw.get("embeds") and not raw.get("application_id")
+    return bool(
+        of_webhook and wrote and not own and not integrated and fields.name_of(author.get("username"))
+    )
+
+
+# what shows no words of its own, but what may be answered with it: buttons, menus and fields to fill in
+_CONTROLS = frozenset((2, 3, 4, 5, 6, 7, 8, 19, 21, 22, 23))
+
+
 def _shown(components: object) -> Iterator[str]:
-    """Yield the texts among components; buttons and the like say nothing of their own."""
+    """Yield the texts among components, in whatever they are nested."""
     for component in fields.dicts_of(components):
-        if component.get("type") == _TEXT_DISPLAY:
-            yield fields.text_of(component.get("content"))
-        yield from _shown(component.get("components"))
+        if component.get("type") in _CONTROLS:
+            continue
+        for field, value in component.items():
+            if field in ("content", "description", "label"):
+                yield fields.text_of(value)
+            else:
+                yield from _shown(value if isinstance(value, list) else [value])
+
+
+def _pictured(components: object) -> Iterator[dict[str, str]]:
+    """Yield the pictures and files that components show by their addresses."""
+    for component in fields.dicts_of(components):
+        for held in (component.get("media"), component.get("file")):
+            if address := fields.text_of(fields.dict_of(held).get("url")):
+                yield from fields.file_attachments([address.partition("?")[0]])
+        for held in component.values():
+            yield from _pictured(held if isinstance(held, list) else [])
 
 
 def _event_names(raw: Mapping[str, Any]) -> dict[str, str]:

@@ -24,7 +24,6 @@ from pipeline.platforms.records import (
     Record,
     Skipped,
     Times,
-    Unread,
 )
 from schemas.base import FROM_PLATFORM, cut_name, in_words
 from schemas.errors import InvalidInput
@@ -89,11 +88,15 @@ def read_message(
     metadata: Mapping[str, Any],
     by_clock: bool = False,
     aliases: tuple[str, ...] = (),
+    kind: str = NO_TEXT,
     **fields: Any,
 ) -> ReadMessage:
-    """Return the message with this text and these attachments, if it has either; `fields` as in `MessageIn`."""
+    """Return the message with this text and these attachments; counted by its `kind` if it has neither.
+
+    `fields` as in `MessageIn`.
+    """
     if not (content := with_media(text, media)):
-        return Skipped(where=where, reason=NO_TEXT)
+        return Skipped(where=where, reason=kind)
     kept = {"media": list(media), **metadata} if media else metadata
     try:
         raw = {**fields, "content": content, "metadata": kept}
@@ -150,20 +153,6 @@ def guarded(where: str, events: Iterable[Event]) -> Iterator[Event]:
 def not_kept(where: str, kind: object) -> Skipped:
     """Return the note that counts something not kept, by the platform's name of its kind."""
     return Skipped(where=where, reason=str(kind)[:MAX_KIND_CHARS])
-
-
-def no_message(
-    where: str, platform: str, kind: object, meant: tuple[str, ...], unread: tuple[str, ...] = ()
-) -> Skipped | Unread:
-    """Return the note that counts what is no message; names may be the beginnings of the platform's.
-
-    Nothing that people wrote is missing with what is `meant` to be left out. Something is that is `unread`, as no
-    parser can, and may be of a kind that is neither: it is new.
-    """
-    name = str(kind)[:MAX_KIND_CHARS]
-    if name.startswith(meant):
-        return Skipped(where=where, reason=name)
-    return Unread(where=where, platform=platform, kind=name, known=name.startswith(unread))
 
 
 def edited(record: ReadMessage, edited_at: object) -> Iterator[Event]:
@@ -354,11 +343,18 @@ def media_kind(file_name: str) -> MediaKind:
 
 # the keys of what people write; a text inside a text's own parts stands under one of them, too
 _WRITTEN = frozenset(
-    "text title caption credit author description source formula old_text question additional_prize gift_text option "
-    "comment body contentText hydratedContentText".split()
+    "text title subtitle caption credit author description source formula question additional_prize option comment "
+    "body note message".split()
 )
+_LAST_WORD = re.compile(r"(?:.*_|.*[a-z](?=[A-Z]))?(.*)", re.DOTALL)
 # placeholders for things without words
 _SHOWN = frozenset(("photo_id", "document_id", "geo", "unsupported"))
+
+
+def is_written(key: str) -> bool:
+    """Return whether what people write stands under a key: its last word tells, as in `hydratedContentText`."""
+    match = _LAST_WORD.fullmatch(key)
+    return key in _WRITTEN or (match is not None and match[1].lower() in _WRITTEN)
 
 
 def words(value: object, key: str = "") -> str:
@@ -369,10 +365,10 @@ def words(value: object, key: str = "") -> str:
     """
     if isinstance(value, list):
         # a text in parts of different formatting, a row of a table, or blocks
-        joint = "" if key in _WRITTEN else " | " if key == "cells" else "\n"
+        joint = "" if is_written(key) else " | " if key == "cells" else "\n"
         return joint.join(filter(None, (words(part, key) for part in value)))
     if not isinstance(value, dict):
-        return str(value) if key in _WRITTEN and value is not None and not isinstance(value, bool) else ""
+        return str(value) if is_written(key) and value is not None and not isinstance(value, bool) else ""
     text = "\n".join(filter(None, (words(part, name) for name, part in value.items())))
     link = value.get("href")
     if isinstance(link, str) and link != text:
@@ -397,6 +393,50 @@ def labelled(label: str, value: object, shown: str = "") -> str:
     parts = words(value, "" if isinstance(value, dict | list) else "text").split("\n")
     content = ": ".join(filter(None, (head, " / ".join(filter(None, parts)))))
     return f"[{label}] {content}" if content else shown
+
+
+def answers(written: object) -> str:
+    """Return the answers of a form that comes as JSON in a text, a line for each.
+
+    >>> answers('{"allergy": "nuts", "days": ["Mon", "Tue"], "home": {"city": "Faro"}, "flow_token": "x"}')
+    'allergy: nuts\\ndays: Mon, Tue\\ncity: Faro'
+    """
+    try:
+        form = json.loads(written) if isinstance(written, str) else written
+    except (ValueError, RecursionError):
+        return text_of(written)
+    return "\n".join(_answers(form, "")) if isinstance(form, dict) else ""
+
+
+def _answers(value: object, name: str) -> Iterator[str]:
+    """Yield the answers in a form; a file is told by its name, and what only the form's machinery reads is not."""
+    match value:
+        case {"file_name": str() as file}:
+            yield f"{name}: {file}"
+        case dict():
+            for key, held in value.items():
+                if not key.endswith(("_token", "_id", "_version")):
+                    yield from _answers(held, str(key))
+        case list():
+            if all(isinstance(item, str | int | float) for item in value):
+                yield from _answers(", ".join(map(str, value)), name)
+            else:
+                for item in value:
+                    yield from _answers(item, name)
+        case bool():
+            yield f"{name}: {'yes' if value else 'no'}"
+        case str() | int() | float() if str(value).strip():
+            yield f"{name}: {value}"
+
+
+def quoted(text: str, author: object = None) -> str:
+    """Return a text as a quotation, after its author's name if there is one; empty for an empty text.
+
+    >>> quoted("It is here\\nand warm", "Zoë")
+    '> Zoë: It is here\\n> and warm'
+    """
+    by = f"{name}: " if (name := name_of(author)) else ""
+    return "\n".join(f"> {line}" for line in f"{by}{text}".splitlines()) if text else ""
 
 
 def location(latitude: object, longitude: object, *names: object) -> str:

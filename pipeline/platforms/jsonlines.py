@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from pipeline.platforms import fields
 from pipeline.platforms.identity import ImportIds, Positions
+from pipeline.platforms.kinds import MAX_KIND_CHARS
 from pipeline.platforms.records import (
     NO_TEXT,
     Broken,
@@ -31,6 +32,7 @@ from pipeline.platforms.records import (
     Record,
     Skipped,
     Times,
+    Unread,
 )
 from schemas.base import FROM_PLATFORM
 from schemas.errors import InvalidInput
@@ -221,7 +223,11 @@ def parse_webhook(value: Any) -> Iterator[Event]:
         case _:
             # what else their sender tells others is no message
             new = kind.startswith("message.")
-            yield fields.no_message("type", "standard", kind, () if new else ("",))
+            yield (
+                Unread(where="type", platform="standard", kind=kind[:MAX_KIND_CHARS], known=False)
+                if new
+                else fields.not_kept("type", kind)
+            )
 
 
 def _message(data: dict[str, Any], raw: dict[str, Any], where: str) -> Iterator[Event]:

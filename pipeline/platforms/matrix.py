@@ -3,20 +3,25 @@
 A bot's messages are those of the type `m.notice`, which Matrix has for them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
-from pipeline.platforms import fields
+from pipeline.platforms import fields, kinds
 from pipeline.platforms.records import Event, Moderators, NewChatId, ReadMessage, Skipped
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn
 
+KINDS = kinds.load("matrix")
 _POLL, _UNSTABLE_POLL = "m.poll", "org.matrix.msc3381.poll"
-# what is no state of the room, and no words of people's
-_SIGNALS = (
-    *("m.reaction", "m.call", "org.matrix.msc3401.call", "m.key.verification.", "m.beacon", "m.rtc."),
-    *("m.poll.response", "m.poll.end", f"{_UNSTABLE_POLL}.response", f"{_UNSTABLE_POLL}.end"),
-)
+_PROFILES = ("m.per_message_profile", "com.beeper.per_message_profile")
+# blocks of extensible content: those of a file, and what tells its kind
+_FILES = ("m.file", "org.matrix.msc1767.file")
+_BLOCKS = {
+    f"{prefix}{block}": f"m.{block.removesuffix('_details').replace('voice', 'audio')}"
+    for prefix in ("m.", "org.matrix.msc1767.")
+    for block in ("image_details", "video_details", "audio_details", "voice", "image", "video", "audio")
+}
 _MEDIA = {"m.image": "image", "m.video": "video", "m.audio": "audio", "m.file": "document"}
 
 
@@ -29,17 +34,27 @@ def parse(value: Any) -> Iterator[Event]:
         raise InvalidInput(
             "the body is no transaction of Matrix: events is missing or no list", field="events"
         )
-    yield from fields.each_of(events, "events", _event)
+    names = dict(_named(event) for event in fields.dicts_of(events))
+    yield from fields.each_of(events, "events", partial(_event, names=names))
 
 
-def _event(raw: dict[str, Any], where: str) -> Iterator[Event]:
+def _named(raw: dict[str, Any]) -> tuple[tuple[str, str], str]:
+    """Return the name that a room's member goes by there, under the room and the person; empty if none is told."""
+    told = (
+        fields.dict_of(raw, *path).get("displayname") for path in (("content",), ("unsigned", "prev_content"))
+    )
+    name = fields.name_of(*told) if raw.get("type") == "m.room.member" else ""
+    return (str(raw.get("room_id")), str(raw.get("state_key"))), name
+
+
+def _event(raw: dict[str, Any], where: str, names: Mapping[tuple[str, str], str]) -> Iterator[Event]:
     kind = fields.id_of(raw.get("type"), "type")
     chat_id = f"matrix:{fields.id_of(raw.get('room_id'), 'room_id')}"
     content = fields.dict_of(raw.get("content"))
     chat = ChatIn(chat_id=chat_id, platform="matrix")
     match kind:
         case "m.room.message" | "m.sticker":
-            yield from _message(raw, content, where, chat)
+            yield from _message(raw, content, where, chat, names)
         case "m.room.redaction":
             redacts = raw.get("redacts") or content.get("redacts")
             by = f"matrix:{fields.id_of(raw.get('sender'), 'sender')}"
@@ -61,7 +76,7 @@ def _event(raw: dict[str, Any], where: str) -> Iterator[Event]:
         case _ if "state_key" in raw:
             yield fields.not_kept(where, kind)
         case _:
-            yield from _other(raw, content, where, chat)
+            yield from _other(raw, content, where, chat, names)
 
 
 def _moderators(content: dict[str, Any]) -> tuple[str, ...]:
@@ -74,22 +89,44 @@ def _moderators(content: dict[str, Any]) -> tuple[str, ...]:
     return tuple(f"matrix:{user}" for user in able)
 
 
-def _other(raw: dict[str, Any], content: dict[str, Any], where: str, chat: ChatIn) -> Iterator[Event]:
+def _other(
+    raw: dict[str, Any],
+    content: dict[str, Any],
+    where: str,
+    chat: ChatIn,
+    names: Mapping[tuple[str, str], str],
+) -> Iterator[Event]:
     """Yield what somebody sent that is no plain message: a poll's words, or those of a new kind, with a note of it."""
     kind, is_poll = str(raw["type"]), _POLL in content or f"{_UNSTABLE_POLL}.start" in content
+    noted = None if is_poll else KINDS.by_name(where, kind)
+    if noted is not None:
+        yield noted
+    if isinstance(noted, Skipped):
+        return
     if not is_poll:
-        yield (noted := fields.no_message(where, "Matrix", kind, _SIGNALS, ("m.room.encrypted",)))
-        if isinstance(noted, Skipped):
-            return
+        content = _classic(content)
     sender = f"matrix:{fields.id_of(raw.get('sender'), 'sender')}"
-    if not is_poll:
-        content = {"msgtype": "m.text", "body": _words(content), **content}
-    record = _record(raw, content, fields.dict_of(content.get("m.relates_to")), where, chat, sender)
-    if not isinstance(record, Skipped):
+    record = _record(raw, content, fields.dict_of(content.get("m.relates_to")), where, chat, sender, names)
+    if noted is None or not isinstance(record, Skipped):
         yield from (chat, record)
 
 
-def _message(raw: dict[str, Any], content: dict[str, Any], where: str, chat: ChatIn) -> Iterator[Event]:
+def _classic(content: dict[str, Any]) -> dict[str, Any]:
+    """Return extensible content in the fields of a plain message: its text, or its file with a caption."""
+    file = next((fields.dict_of(content, name) for name in _FILES if name in content), {})
+    kind = next((msgtype for block, msgtype in _BLOCKS.items() if block in content), "m.file")
+    name, caption = fields.name_of(file.get("name")), _words(content.get("m.caption") or content)
+    plain = {"msgtype": kind, "body": caption or name, "filename": name} if file else {}
+    return {"msgtype": "m.text", "body": caption or fields.words(content), **plain, **content}
+
+
+def _message(
+    raw: dict[str, Any],
+    content: dict[str, Any],
+    where: str,
+    chat: ChatIn,
+    names: Mapping[tuple[str, str], str],
+) -> Iterator[Event]:
     if not content:
         # it was deleted before it was delivered
         yield fields.not_kept(where, "redacted")
@@ -102,8 +139,13 @@ def _message(raw: dict[str, Any], content: dict[str, Any], where: str, chat: Cha
         text, at = fields.with_media(_text(new, answers=False), _media(new)), raw.get("origin_server_ts")
         yield fields.edit_alone(where, chat.chat_id, external_id, text, at, sender_id=sender)
         return
-    yield chat
-    yield _record(raw, content, relation, where, chat, sender)
+    kind = str(content.get("msgtype", raw["type"]))
+    if (noted := KINDS.by_name(where, kind)) is not None:
+        yield noted
+    record = _record(raw, content, relation, where, chat, sender, names)
+    # its words may be there for older clients only, as of a request to verify a key
+    if not isinstance(noted, Skipped) and (noted is None or not isinstance(record, Skipped)):
+        yield from (chat, record)
 
 
 def _record(
@@ -113,7 +155,11 @@ def _record(
     where: str,
     chat: ChatIn,
     sender: str,
+    names: Mapping[tuple[str, str], str],
 ) -> ReadMessage:
+    user = sender.removeprefix("matrix:")
+    profile = next(filter(None, (fields.dict_of(content.get(field)) for field in _PROFILES)), {})
+    told = (profile.get("displayname"), fields.dict_of(raw.get("unsigned")).get("displayname"))
     # for clients without threads, a message of a thread looks like an answer to the one before
     answered = None if relation.get("is_falling_back") else fields.dict_of(relation.get("m.in_reply_to"))
     return fields.read_message(
@@ -122,9 +168,12 @@ def _record(
         text=_text(content, answers=bool(answered)),
         media=_media(content, sticker=raw.get("type") == "m.sticker"),
         metadata={},
+        kind=str(raw["type"]),
         external_id=fields.id_of(raw.get("event_id"), "event_id"),
         sender_id=sender,
-        sender_name=sender.removeprefix("matrix:").lstrip("@").partition(":")[0],
+        sender_name=fields.name_of(
+            *told, names.get((str(raw.get("room_id")), user)), user.lstrip("@").partition(":")[0]
+        ),
         role="assistant" if content.get("msgtype") == "m.notice" else "user",
         sent_at=raw.get("origin_server_ts"),
         reply_to=answered.get("event_id") if answered else None,
@@ -142,6 +191,8 @@ def _words(content: object) -> str:
 
 
 def _media(content: dict[str, Any], *, sticker: bool = False) -> list[dict[str, str]]:
+    if items := fields.dicts_of(content.get("itemtypes")):
+        return [part for item in items for part in _media({**item, "msgtype": item.get("itemtype")})]
     kind = "sticker" if sticker else _MEDIA.get(str(content.get("msgtype")))
     file = fields.name_of(content.get("filename"), content.get("body"))
     return [fields.attachment(kind, file)] if kind else []

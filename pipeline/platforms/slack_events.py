@@ -3,45 +3,12 @@
 from collections.abc import Iterator
 from typing import Any
 
-from pipeline.platforms import fields, slack_export
+from pipeline.platforms import fields, kinds, slack_export
 from pipeline.platforms.records import Event, NewChatId, Skipped
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn, ChatKind
 
-# of a message all is told by the event `message`; the others are no words in a chat
-_SIGNALS = (
-    *(
-        "app_",
-        "assistant_thread_",
-        "bot_",
-        "call_",
-        "channel_",
-        "dnd_",
-        "email_domain_changed",
-        "emoji_changed",
-    ),
-    *(
-        "entity_",
-        "file_",
-        "function_executed",
-        "grid_migration_",
-        "group_",
-        "im_",
-        "invite_requested",
-        "link_shared",
-    ),
-    *(
-        "member_",
-        "message_metadata_",
-        "mpim_",
-        "pin_",
-        "reaction_",
-        "resources_",
-        "scope_",
-        "shared_channel_",
-    ),
-    *("star_", "subteam_", "team_", "tokens_revoked", "url_verification", "user_", "workflow_"),
-)
+EVENTS = kinds.load("slack_events")
 
 
 def parse(value: Any) -> Iterator[Event]:
@@ -81,7 +48,7 @@ def _event(raw: dict[str, Any], kind: str, bots: set[str]) -> Iterator[Event]:
             former = _chat(raw.get("old_channel_id"), None).chat_id
             yield NewChatId(where="event", chat_id=former, to=_chat(raw.get("new_channel_id"), None).chat_id)
         case _:
-            yield fields.no_message("event", slack_export.KINDS.platform, kind, _SIGNALS)
+            yield EVENTS.by_name("event", kind) or fields.not_kept("event", kind)
 
 
 def _chat(channel: object, channel_type: object, title: str = "") -> ChatIn:
@@ -105,11 +72,13 @@ def _message(raw: dict[str, Any], bots: set[str]) -> Iterator[Event]:
         yield left_out
         if isinstance(left_out, Skipped):
             return
-    yield chat
     # when it was edited is the edit's, in whatever order both come
     record = slack_export.message(
         {key: body[key] for key in body if key != "edited"}, "event", chat, {}, bots
     )
+    if left_out is not None and isinstance(record, Skipped):
+        return
+    yield chat
     if changed:
         at = fields.dict_of(body.get("edited")).get("ts") or raw.get("event_ts")
         yield from fields.edited(record, at)

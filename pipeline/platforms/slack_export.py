@@ -212,7 +212,10 @@ def message(
     sender, name = fields.name_of(user, bot), _sender_name(raw, names, user)
     if not (sender or name):
         return Broken(where=where, reason="user and bot_id are missing")
-    by_app = bool(bot) or sender in bots or raw.get("subtype") == "bot_message"
+    person = _spoken_for(raw, bots)
+    by_app = not person and (bool(bot) or sender in bots or raw.get("subtype") == "bot_message")
+    if person:
+        sender, name = "", person
     text, forwarded = _text(raw, fields.text_of(comment.get("comment")), by_app=by_app)
     try:
         # added up in whole numbers: the last digits order the messages of one instant
@@ -239,15 +242,32 @@ def message(
     )
 
 
+def _spoken_for(raw: Mapping[str, Any], bots: set[str]) -> str:
+    """Return the name of the person for whom a bridge writes, or an empty text.
+
+    A bridge writes plain text, under another name than the app has; an app that speaks for itself is shown by an emoji,
+    or with blocks and attachments.
+    """
+    own = fields.name_of(fields.dict_of(raw.get("bot_profile")).get("name"))
+    name = fields.name_of(raw.get("username"))
+    is_app = (
+        not raw.get("bot_id") or str(raw.get("user")) in bots or "emoji" in fields.dict_of(raw.get("icons"))
+    )
+    told = fields.text_of(raw.get("text")) and not raw.get("attachments")
+    return "" if is_app or name == own or not told else name
+
+
 def _text(raw: dict[str, Any], comment: str, *, by_app: bool) -> tuple[str, dict[str, str]]:
     """Return what was written, in text, blocks or with files, what apps attach, and what people share.
 
     Of people's link previews the titles are kept. A message that is shared without a word is forwarded: the metadata
     names its author.
     """
-    text = comment or fields.text_of(raw.get("text"))
-    if not text or text.startswith(_NOT_SHOWN):
-        text = text_of_blocks(raw.get("blocks")) or text.removeprefix(_NOT_SHOWN)
+    text, blocks = comment or fields.text_of(raw.get("text")), fields.dicts_of(raw.get("blocks"))
+    # Slack writes the text of rich text, and beside other blocks a stand-in for them
+    stands_in = any(block.get("type") != "rich_text" and text_of_blocks([block]) for block in blocks)
+    if not text or text.startswith(_NOT_SHOWN) or stands_in:
+        text = text_of_blocks(blocks) or text.removeprefix(_NOT_SHOWN)
     with_files = [text_of_file(file) for file in fields.dicts_of(raw.get("files"))]
     attachments = fields.dicts_of(raw.get("attachments"))
     alone = not (text or any(with_files))
@@ -362,20 +382,36 @@ def text_of_file(file: Mapping[str, Any]) -> str:
     return "\n".join(filter(None, (text_of(comment), text_of(spoken))))
 
 
+# blocks of controls, of which what was chosen comes as an event
+_CONTROLS = ("actions", "context_actions")
+
+
 def _lines(block: Mapping[str, Any]) -> Iterator[str]:
-    match block.get("type"):
-        case "rich_text":
-            for part in dicts_of(block.get("elements")):
-                # a list has a section for each item
-                points = dicts_of(part.get("elements")) if part.get("type") == "rich_text_list" else [part]
-                yield from ("".join(map(_inline, dicts_of(point.get("elements")))) for point in points)
-        case "context":
-            yield " ".join(filter(None, map(_markup_text, dicts_of(block.get("elements")))))
-        case "image" | "video":
-            yield _markup_text(block.get("title")) or _markup_text(block.get("alt_text"))
-        case _:
-            yield _markup_text(block.get("text"))
-            yield from map(_markup_text, dicts_of(block.get("fields")))
+    """Yield the lines of a block, or of whatever is nested in it; controls, which have an `action_id`, have none."""
+    kind = str(block.get("type"))
+    if kind in _CONTROLS or "action_id" in block:
+        return
+    elements = dicts_of(block.get("elements"))
+    if kind in ("rich_text_section", "rich_text_quote", "rich_text_preformatted"):
+        yield "".join(map(_inline, elements))
+    elif kind == "context":
+        yield " ".join(filter(None, map(_markup_text, elements)))
+    elif kind in ("image", "video"):
+        yield _markup_text(block.get("title")) or _markup_text(block.get("alt_text"))
+        yield _markup_text(block.get("description"))
+    else:
+        for field, value in block.items():
+            if field == "rows":
+                yield from (" | ".join(map(_cell, dicts_of(row))) for row in value if isinstance(row, list))
+            elif isinstance(value, str):
+                yield value.strip() if fields.is_written(field) else ""
+            elif field != "accessory":
+                for part in dicts_of(value if isinstance(value, list) else [value]):
+                    yield from _lines(part)
+
+
+def _cell(cell: Mapping[str, Any]) -> str:
+    return " ".join(filter(None, _lines(cell))) or str(cell.get("value", ""))
 
 
 def _inline(element: Mapping[str, Any]) -> str:

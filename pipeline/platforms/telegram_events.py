@@ -12,8 +12,8 @@ from pipeline.platforms.records import Event, MemberChange, NewChatId, ReadMessa
 from pipeline.platforms.telegram_export import MAX_POSITION, poll_text
 from schemas.messages import FORWARDED, ChatIn, ChatKind
 
-_KINDS = kinds.load("telegram_bot")
-_MESSAGES = ("message", "channel_post", "business_message")
+KINDS, UPDATES = kinds.load("telegram_bot"), kinds.load("telegram_updates")
+_MESSAGES = ("message", "channel_post", "business_message", "guest_message")
 _EDITS = ("edited_message", "edited_channel_post", "edited_business_message")
 _MEDIA = {
     "photo": "image",
@@ -29,19 +29,6 @@ _MEDIA = {
 }
 _MEMBER, _OWN_MEMBER, _DELETED = "chat_member", "my_chat_member", "deleted_business_messages"
 _READ = (*_MESSAGES, *_EDITS, _MEMBER, _OWN_MEMBER, _DELETED)
-# updates in which nobody writes anything to a chat
-_SIGNALS = (
-    *("message_reaction", "inline_query", "chosen_inline_result", "callback_query", "shipping_query"),
-    *(
-        "pre_checkout_query",
-        "purchased_paid_media",
-        "poll",
-        "chat_join_request",
-        "chat_boost",
-        "removed_chat_boost",
-    ),
-    *("business_connection", "managed_bot", "update"),
-)
 _INSIDE = ("creator", "administrator", "member")
 _ORIGINS = ("sender_user", "sender_chat", "chat")
 
@@ -74,7 +61,7 @@ def _item(raw: dict[str, Any], kind: str, where: str) -> Iterator[Event]:
         yield from _message(raw, where, edits=bool(raw.get("edit_date")), is_own=True)
         return
     if kind not in _READ:
-        yield fields.no_message(where, _KINDS.platform, kind, _SIGNALS)
+        yield UPDATES.by_name(where, kind) or fields.not_kept(where, kind)
         return
     held = _object(raw[kind], where)
     if kind == _MEMBER:
@@ -102,6 +89,10 @@ def _chat(raw: dict[str, Any]) -> ChatIn:
     # the chats of a business account are not those that its customers have with the bot
     connection = raw.get("business_connection_id")
     chat_id = f"{plain_id}@{fields.id_of(connection, 'business_connection_id')}" if connection else plain_id
+    if topic := fields.dict_of(raw.get("direct_messages_topic")):
+        # each subscriber of a channel talks with it alone
+        topic_id = fields.id_of(topic.get("topic_id"), "direct_messages_topic.topic_id")
+        return fields.chat_of("telegram", f"{plain_id}@{topic_id}", kind="direct")
     # a direct chat has no title but a person's name, which would stay when they are forgotten
     kind: ChatKind = "direct" if chat.get("type") == "private" else "group"
     return fields.chat_of("telegram", chat_id, kind=kind, title=fields.text_of(chat.get("title")))
@@ -124,7 +115,9 @@ def _message(raw: dict[str, Any], where: str, *, edits: bool, is_own: bool = Fal
     if raw.get("new_chat_title"):
         return
     held = {field: value for field, value in raw.items() if value not in (None, False, "", [], {})}
-    reported = [report for field in held if (report := _KINDS.by_name(where, field)) is not None]
+    # a service message may hold nothing but its name
+    named = [field for field, value in raw.items() if field in held or value == {}]
+    reported = [report for field in named if (report := KINDS.by_name(where, field)) is not None]
     skipped = [report for report in reported if isinstance(report, Skipped)]
     yield from skipped[:1] or reported
     if skipped:
@@ -144,7 +137,8 @@ def _record(raw: dict[str, Any], where: str, chat: ChatIn, *, is_own: bool) -> R
     sender = in_name_of or person or fields.dict_of(raw.get("chat"))
     external_id = fields.id_of(raw.get("message_id"), "message_id")
     topic = raw.get("message_thread_id") if raw.get("is_topic_message") else None
-    answered = fields.dict_of(raw.get("reply_to_message")).get("message_id")
+    answers = fields.dict_of(raw.get("reply_to_message"))
+    answered = answers.get("message_id") if _is_here(answers, raw) else None
     return fields.read_message(
         where,
         chat.chat_id,
@@ -176,8 +170,26 @@ def _people(people: list[dict[str, Any]]) -> tuple[str, ...]:
     )
 
 
+def _is_here(answered: dict[str, Any], raw: dict[str, Any]) -> bool:
+    return fields.dict_of(answered.get("chat")).get("id") in (None, fields.dict_of(raw.get("chat")).get("id"))
+
+
+def _quotation(raw: dict[str, Any]) -> str:
+    """Return what a message quotes, or answers in another chat, as a quotation."""
+    here, outside = fields.dict_of(raw.get("reply_to_message")), fields.dict_of(raw.get("external_reply"))
+    text = fields.text_of(fields.dict_of(raw.get("quote")).get("text"))
+    if outside:
+        text = text or "\n".join(filter(None, (_text(outside), fields.with_media("", _media(outside)))))
+    elif here and not _is_here(here, raw):
+        text = text or fields.with_media(_text(here), _media(here))
+    author = fields.dict_of(here.get("sender_chat")) or fields.dict_of(here.get("from"))
+    by = _origin(outside.get("origin")) or fields.name_of(author.get("title")) or _name(author)
+    return fields.quoted(text, by)
+
+
 def _text(raw: dict[str, Any]) -> str:
-    texts = [fields.text_of(raw.get("text")) or fields.text_of(raw.get("caption"))]
+    texts = [_quotation(raw), fields.text_of(raw.get("text")) or fields.text_of(raw.get("caption"))]
+    texts.append(fields.words(raw.get("rich_message")))
     if isinstance(poll := raw.get("poll"), dict):
         options = [
             (option.get("text"), option.get("voter_count")) for option in fields.dicts_of(poll.get("options"))
@@ -187,9 +199,9 @@ def _text(raw: dict[str, Any]) -> str:
         point = fields.dict_of(place.get("location")) or place
         names = (place.get("title"), place.get("address"))
         texts.append(fields.location(point.get("latitude", ""), point.get("longitude", ""), *names))
-    labels = {field: label for field, label in _KINDS.words.items() if label and field in raw}
+    labels = {field: label for field, label in KINDS.words.items() if label and field in raw}
     texts += [fields.labelled(label, raw[field], shown=f"[{label}]") for field, label in labels.items()]
-    texts += [fields.labelled(field, value) for field, value in _KINDS.unknown_in(raw).items()]
+    texts += [fields.labelled(field, value) for field, value in KINDS.unknown_in(raw).items()]
     return "\n".join(filter(None, texts))
 
 
@@ -206,11 +218,17 @@ def _media(raw: dict[str, Any]) -> list[dict[str, str]]:
     return []
 
 
+def _origin(origin: object) -> str:
+    """Return the name of the person or chat that a message is from."""
+    held = fields.dict_of(origin)
+    by = next(filter(None, (fields.dict_of(held.get(field)) for field in _ORIGINS)), {})
+    return fields.name_of(held.get("sender_user_name"), by.get("title"), _name(by))
+
+
 def _metadata(raw: dict[str, Any]) -> dict[str, str]:
     metadata = {}
     if origin := fields.dict_of(raw.get("forward_origin")):
-        by = next(filter(None, (fields.dict_of(origin.get(field)) for field in _ORIGINS)), {})
-        metadata[FORWARDED] = fields.name_of(origin.get("sender_user_name"), by.get("title"), _name(by))
+        metadata[FORWARDED] = _origin(origin)
     if bot := fields.name_of(fields.dict_of(raw, "via_bot").get("username")):
         metadata["via_bot"] = f"@{bot}"
     return metadata

@@ -15,7 +15,7 @@ from ops import cli
 from ops.dev import generate
 from pipeline.operations.doctor.facts import DEFAULT_PAGE, GUIDE
 from pipeline.operations.doctor.facts import PAGES as FINDINGS
-from pipeline.platforms import jsonlines
+from pipeline.platforms import jsonlines, kinds
 from pipeline.platforms.records import Broken, ImportOptions, Record
 from schemas.backfills import BackfillKind
 from schemas.context import AnswerIn
@@ -84,6 +84,12 @@ def test_the_configuration_page_is_as_the_settings_describe_themselves() -> None
     assert generate.PAGE.read_text(encoding="utf-8") == generate.configuration()
     assert all(field.description for field in Settings.model_fields.values())
     assert set(generate.SECTIONS) <= set(Settings.model_fields)
+
+
+def test_the_page_of_kinds_is_as_their_tables_are() -> None:
+    assert generate.KINDS_PAGE.read_text(encoding="utf-8") == generate.kinds_page()
+    written = Path(kinds.__file__).parent.glob("*.toml")
+    assert sorted(kinds.TABLES) == sorted(path.stem for path in written)
 
 
 @of_each_page

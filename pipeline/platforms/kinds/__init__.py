@@ -1,8 +1,8 @@
-"""How each kind of item in a platform's export is treated; the tables are `PLATFORM.toml` here."""
+"""How each kind of item in a platform's export or events is treated; the tables are `PLATFORM.toml` here."""
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -11,11 +11,32 @@ from pipeline.platforms.records import Parsed, Skipped, Unread
 
 MAX_KIND_CHARS = 60
 _KEPT = ("text", "about")
+TABLES = (
+    *(
+        "telegram_updates",
+        "telegram_bot",
+        "telegram",
+        "telegram_service",
+        "slack_events",
+        "slack",
+        "discord_events",
+    ),
+    *("discord", "whatsapp_cloud", "baileys", "matrix", "signal", "messenger"),
+)
+"""The names of all tables, in the guide's order."""
 _REASONS = {
     "service": "service message",
     "deleted": "deleted message",
     "withheld": "kind that {platform} does not export",
 }
+FATES = {
+    "text": "kept",
+    "about": "read with the message",
+    "service": "counted: nobody's words",
+    "deleted": "counted: deleted",
+    "withheld": "counted: not exported",
+}
+"""What becomes of a kind, in the guide's words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,30 +45,51 @@ class Kinds:
 
     # its name as people write it
     platform: str
+    # the table's first comment, which says what its names are
+    about: str
     # `text`, `about` (no more than a detail), one of `_REASONS`, or the noun of what people sent and no parser reads
+    # a name that ends with `*` stands for all that begin like it
     fates: Mapping[str, str]
     # the word in brackets before the text of some kinds
     words: Mapping[str, str]
+
+    def word(self, kind: str) -> str | None:
+        """Return the word in brackets before the words of a kind, empty if they stand alone; None without one."""
+        return None if (entry := self._entry(kind)) is None else self.words.get(entry)
+
+    def fate(self, kind: str) -> str | None:
+        """Return what becomes of a kind: its own entry's fate, or that of the longest beginning; None if it is new."""
+        return None if (entry := self._entry(kind)) is None else self.fates[entry]
+
+    def _entry(self, kind: str) -> str | None:
+        if kind in self.fates:
+            return kind
+        begun = (name for name in self.fates if name.endswith("*") and kind.startswith(name[:-1]))
+        return max(begun, key=len, default=None)
 
     def report(self, where: str, kind: str) -> Skipped | Unread | None:
         """Return what a parser yields for a thing of this kind besides its text; None if nothing.
 
         Of a kind that is not in the table (`Unread.known` is false) the parser keeps the text that it finds.
         """
-        if (fate := self.fates.get(kind)) is None:
+        if (fate := self.fate(kind)) is None:
             return Unread(where=where, platform=self.platform, kind=kind[:MAX_KIND_CHARS], known=False)
         if fate in _REASONS:
             return Skipped(where=where, reason=_REASONS[fate].format(platform=self.platform))
         return None if fate in _KEPT else Unread(where=where, platform=self.platform, kind=fate)
 
     def by_name(self, where: str, kind: str) -> Skipped | Unread | None:
-        """Return the same as `report`, with the platform's own name for the reason: events are counted by it."""
-        report = self.report(where, kind)
-        return Skipped(where=where, reason=kind) if isinstance(report, Skipped) else report
+        """Return the same as `report`, with the platform's own name of the kind: events are counted by it."""
+        match self.report(where, kind):
+            case Skipped():
+                return Skipped(where=where, reason=kind[:MAX_KIND_CHARS])
+            case Unread() as unread:
+                return replace(unread, kind=kind[:MAX_KIND_CHARS])
+        return None
 
     def unknown_in(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields that are not in the table and may hold text; others only describe a message."""
-        new = {field: value for field, value in raw.items() if field not in self.fates and value}
+        new = {field: value for field, value in raw.items() if self.fate(field) is None and value}
         return {field: value for field, value in new.items() if isinstance(value, str | list | dict)}
 
     def read(self, where: str, kind: str, message: Iterable[Parsed]) -> Iterator[Parsed]:
@@ -66,7 +108,11 @@ def load(platform: str) -> Kinds:
     >>> load("telegram").report("messages[3]", "unsupported")
     Skipped(where='messages[3]', reason='kind that Telegram does not export')
     """
-    table = tomllib.loads(files(__name__).joinpath(f"{platform}.toml").read_text(encoding="utf-8"))
+    written = files(__name__).joinpath(f"{platform}.toml").read_text(encoding="utf-8")
+    table = tomllib.loads(written)
+    comment = " ".join(line.lstrip("# ") for line in written.partition("\n\n")[0].splitlines())
     fates = {kind: fate for fate in (*_KEPT, *_REASONS) for kind in table.get(fate, ())}
     words = table["text"] if isinstance(table.get("text"), dict) else {}
-    return Kinds(platform=table["platform"], fates=fates | table.get("unread", {}), words=words)
+    return Kinds(
+        platform=table["platform"], about=comment, fates=fates | table.get("unread", {}), words=words
+    )

@@ -1,23 +1,16 @@
 """Parse events of Baileys as `sock.ev.process` gives them, by their names, or what `messages.upsert` gives alone."""
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pipeline.platforms import fields
+from pipeline.platforms import fields, kinds
 from pipeline.platforms.records import Edit, Event, Moderators, ReadMessage, Skipped
 from schemas.errors import InvalidInput
 from schemas.messages import FORWARDED, ChatIn, ChatKind
 
-_PLATFORM = "WhatsApp"
-_PHONE = "@s.whatsapp.net"
-_INSIDE = (
-    "ephemeralMessage",
-    "viewOnceMessage",
-    "viewOnceMessageV2",
-    "viewOnceMessageV2Extension",
-    "documentWithCaptionMessage",
-    "deviceSentMessage",
-)
+KINDS = kinds.load("baileys")
+_PHONES = ("@s.whatsapp.net", "@c.us")
 _MEDIA = {
     "imageMessage": "image",
     "videoMessage": "video",
@@ -27,49 +20,11 @@ _MEDIA = {
     "documentMessage": "document",
     "contactMessage": "contact",
 }
-# fields beside a message's content
-_ABOUT = ("messageContextInfo", "senderKeyDistributionMessage")
-_NOT_KEPT = (
-    "reactionMessage",
-    "encReactionMessage",
-    "protocolMessage",
-    "pollUpdateMessage",
-    "pinInChatMessage",
-    "keepInChatMessage",
-    "encEventResponseMessage",
-)
-# what people wrote and Baileys could not read, or tells the phone alone
-_ENCRYPTED, _UNREAD = (
-    (2, "CIPHERTEXT"),
-    ("ciphertext", "encCommentMessage", "placeholderMessage", "secretEncrypted"),
-)
-_READ = (
-    *_MEDIA,
-    *(
-        "conversation",
-        "extendedTextMessage",
-        "contactsArrayMessage",
-        "pollCreationMessage",
-        "locationMessage",
-    ),
-    *("liveLocationMessage", "buttonsResponseMessage", "listResponseMessage", "templateButtonReplyMessage"),
-)
-# events in which nobody writes anything
-_SIGNALS = (
-    *(
-        "blocklist.",
-        "call",
-        "chats.",
-        "connection.",
-        "contacts.",
-        "creds.",
-        "group",
-        "labels.",
-        "lid-mapping.",
-    ),
-    *("message-receipt.", "messages.", "newsletter", "presence.", "settings."),
-)
-_HISTORY = ("messaging-history.",)
+_GROUPS = ("@g.us", "@newsletter")
+# a stub of what could not be decrypted, in the two forms of protobuf's numbers
+_ENCRYPTED = (2, "CIPHERTEXT")
+# what belongs to a text, of which the rest is a link's preview
+_PLAIN = ("conversation", "extendedTextMessage")
 # numbers where protobuf's JSON is Baileys' own, names where it is `toJSON`'s
 _REVOKE, _EDIT, _REVOKED = (0, "REVOKE", None), (14, "MESSAGE_EDIT"), (1, "REVOKE")
 
@@ -88,7 +43,7 @@ def parse(value: Any) -> Iterator[Event]:
         items = fields.dict_of(data).get(held) if held else data
         # of `messages.delete` there are other forms, for all of a chat
         if read is None or (name == "messages.delete" and not isinstance(items, list)):
-            yield fields.no_message(name, _PLATFORM, name, _SIGNALS, _HISTORY)
+            yield KINDS.by_name(name, name) or fields.not_kept(name, name)
         else:
             yield from fields.each_of(items if isinstance(items, list) else [items], name, read)
 
@@ -122,11 +77,11 @@ def _person(jid: object, other: object = None) -> str:
     ids = [i for i in known if isinstance(i, str) and i]
     if not ids:
         raise ValueError("a participant has no id")
-    chosen = next((i for i in ids if i.endswith(_PHONE)), ids[0])
+    chosen = next((i for i in ids if i.endswith(_PHONES)), ids[0])
     user, _, server = chosen.partition("@")
     # a device of theirs stands after a colon
     number = user.partition(":")[0]
-    return f"whatsapp:{number}" if f"@{server}" == _PHONE else f"whatsapp:{number}@{server}"
+    return f"whatsapp:{number}" if f"@{server}" in _PHONES else f"whatsapp:{number}@{server}"
 
 
 def _chat_id(key: dict[str, Any], field: str = "remoteJid") -> str:
@@ -136,8 +91,9 @@ def _chat_id(key: dict[str, Any], field: str = "remoteJid") -> str:
 
 def _author(key: dict[str, Any]) -> str:
     """Return the author of a message."""
-    if participant := key.get("participant"):
-        return _person(participant, key.get("participantAlt") or key.get("participantPn"))
+    other = key.get("participantAlt") or key.get("participantPn")
+    if participant := key.get("participant") or other:
+        return _person(participant, other)
     # in a direct chat the payload does not say who the bot is
     return "whatsapp:me" if key.get("fromMe") is True else _chat_id(key)
 
@@ -157,8 +113,7 @@ def _deletion(key: dict[str, Any], where: str) -> Iterator[Event]:
 
 
 def _edit(key: dict[str, Any], where: str, content: Any, at: object) -> Edit:
-    kind, held = _content(content)
-    text = fields.with_media(_text(kind, held), _media(kind, held))
+    text = _shown(content)
     external_id = fields.id_of(key.get("id"), "key.id")
     return fields.edit_alone(where, _chat_id(key), external_id, text, _seconds(at), sender_id=_by(key))
 
@@ -191,13 +146,12 @@ def _message(raw: dict[str, Any], where: str) -> Iterator[Event]:
     elif not kind and raw.get("messageStubType") not in _ENCRYPTED:
         yield fields.not_kept(where, "message without content")
     else:
-        noted = None
-        if not kind.startswith(_READ):
-            noted = fields.no_message(where, _PLATFORM, kind or "ciphertext", _NOT_KEPT, _UNREAD)
+        noted = KINDS.by_name(where, kind or "ciphertext")
+        if noted is not None:
             yield noted
-            if isinstance(noted, Skipped):
-                return
-        kind_of_chat: ChatKind = "group" if jid.endswith("@g.us") else "direct"
+        if isinstance(noted, Skipped):
+            return
+        kind_of_chat: ChatKind = "group" if jid.endswith(_GROUPS) else "direct"
         chat = fields.chat_of("whatsapp", _chat_id(key), kind=kind_of_chat)
         record = _record(raw, key, where, chat)
         if noted is None or not isinstance(record, Skipped):
@@ -207,18 +161,22 @@ def _message(raw: dict[str, Any], where: str) -> Iterator[Event]:
 def _record(raw: dict[str, Any], key: dict[str, Any], where: str, chat: ChatIn) -> ReadMessage:
     kind, held = _content(raw.get("message"))
     context = fields.dict_of(held.get("contextInfo"))
+    # an answer to a message of another chat, as to one of a group in private, or to a status
+    elsewhere = context.get("remoteJid") not in (None, "", key.get("remoteJid"))
+    answered = fields.quoted(_shown(context.get("quotedMessage"))) if elsewhere else ""
     return fields.read_message(
         where,
         chat.chat_id,
-        text=_text(kind, held),
+        text="\n".join(filter(None, (answered, _text(kind, held)))),
         media=_media(kind, held),
         metadata={FORWARDED: ""} if context.get("isForwarded") else {},
+        kind=kind,
         external_id=fields.id_of(key.get("id"), "key.id"),
         sender_id=_author(key),
         sender_name=fields.name_of(raw.get("pushName")),
         role="assistant" if key.get("fromMe") is True else "user",
         sent_at=_seconds(raw.get("messageTimestamp")),
-        reply_to=context.get("stanzaId"),
+        reply_to=None if elsewhere else context.get("stanzaId"),
     )
 
 
@@ -233,11 +191,19 @@ def _seconds(value: object) -> object:
 def _content(message: Any) -> tuple[str, dict[str, Any]]:
     """Return the kind of a message's content and what it holds; empty without any."""
     message = fields.dict_of(message)
-    while inner := next((message[field] for field in _INSIDE if message.get(field)), None):
-        message = fields.dict_of(inner, "message")
-    kind = next((field for field, held in message.items() if held and field not in _ABOUT), "")
-    held = message.get(kind)
-    return kind, {"text": held} if isinstance(held, str) else fields.dict_of(held)
+    while True:
+        kind = next((field for field, held in message.items() if held and KINDS.fate(field) != "about"), "")
+        held = message.get(kind)
+        # whatever is wrapped around a message: that it vanishes, is part of an album, was edited …
+        if not (inner := fields.dict_of(held, "message")):
+            return kind, {"text": held} if isinstance(held, str) else fields.dict_of(held)
+        message = inner
+
+
+def _shown(message: Any) -> str:
+    """Return what a message shows, its attachments and its text."""
+    kind, held = _content(message)
+    return fields.with_media(_text(kind, held), _media(kind, held))
 
 
 def _media(kind: str, held: dict[str, Any]) -> list[dict[str, str]]:
@@ -250,17 +216,43 @@ def _media(kind: str, held: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def _text(kind: str, held: dict[str, Any]) -> str:
-    if kind in _MEDIA:
-        return fields.text_of(held.get("caption"))
-    if kind.startswith("pollCreationMessage"):
-        answers = [fields.name_of(item.get("optionName")) for item in fields.dicts_of(held.get("options"))]
-        return f"[poll] {fields.text_of(held.get('name'))}: {' / '.join(answers)}"
+    if kind in _PLAIN:
+        return fields.text_of(held.get("text"))
+    if kind in _MEDIA or kind == "contactsArrayMessage":
+        cards = fields.dicts_of(held.get("contacts")) or [held]
+        return "\n".join(filter(None, (fields.text_of(held.get("caption")), *map(_phones, cards))))
     if kind in ("locationMessage", "liveLocationMessage"):
         point = (held.get("degreesLatitude", ""), held.get("degreesLongitude", ""))
-        return fields.location(*point, held.get("name"), held.get("address"))
-    texts = [held.get(field) for field in ("text", "selectedDisplayText", "title")]
-    text = next(filter(None, map(fields.text_of, texts)), "")
-    return text if kind.startswith(_READ) else fields.labelled(kind, held)
+        place = fields.location(*point, held.get("name"), held.get("address"))
+        comment = fields.text_of(held.get("comment") or held.get("caption"))
+        return "\n".join(filter(None, (place, comment)))
+    label = KINDS.word(kind)
+    if label is not None and label.startswith("poll"):
+        options = fields.dicts_of(held.get("options")) or fields.dicts_of(held.get("pollVotes"))
+        names = [fields.name_of(item.get("optionName")) for item in options]
+        return f"[{label}] {fields.text_of(held.get('name'))}: {' / '.join(names)}"
+    # what is quoted is another message, and what is on buttons may be answered with it
+    words = {
+        name: part for name, part in held.items() if name != "contextInfo" and not name.startswith("button")
+    }
+    if form := fields.dict_of(held, "nativeFlowResponseMessage"):
+        text, answers = fields.words(words), fields.answers(form.get("paramsJson"))
+        return "\n".join(filter(None, (text, answers)))
+    if label == "":
+        return fields.words(words) or fields.text_of(held.get("selectedId"))
+    named = [part for name, part in held.items() if name == "name" or name.endswith("Name")]
+    if named and "title" not in words:
+        words = {"title": fields.name_of(*named), **words}
+    where_to = fields.dict_of(words.pop("location", None))
+    text = fields.labelled(label or kind, words, shown=f"[{label}]" if label else "")
+    return f"{text} {_text('locationMessage', where_to)}" if where_to else text
+
+
+def _phones(card: dict[str, Any]) -> str:
+    """Return the name and the numbers on a contact's card; empty without a number."""
+    numbers = re.findall(r"^(?:item\d+\.)?TEL[^:\n]*:(.+)$", str(card.get("vcard") or ""), re.MULTILINE)
+    name = fields.name_of(card.get("displayName"))
+    return ": ".join(filter(None, (name, ", ".join(number.strip() for number in numbers)))) if numbers else ""
 
 
 # where each event holds its items, and what reads one of them

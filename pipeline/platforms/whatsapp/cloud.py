@@ -7,31 +7,14 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from pipeline.platforms import fields
-from pipeline.platforms.records import Deletion, Event, NewChatId, ReadMessage, Skipped, Unread
+from pipeline.platforms import fields, kinds
+from pipeline.platforms.records import Deletion, Event, NewChatId, ReadMessage, Skipped
 from schemas.errors import InvalidInput
 from schemas.messages import FORWARDED, ChatIn
 
-_PLATFORM = "WhatsApp"
-_MEDIA = ("image", "video", "audio", "sticker", "document")
-_READ = (*_MEDIA, "text", "button", "location", "interactive", "contacts", "order")
-# kinds of messages, and fields of changes, that bring no words; kinds that bring some, which WhatsApp does not tell
-_SIGNALS = (
-    *(
-        "reaction",
-        "request_welcome",
-        "system",
-        "statuses",
-        "messages",
-        "account_",
-        "business_",
-        "calls",
-        "flows",
-    ),
-    *("message_template_", "partner_solutions", "payment_", "phone_number_", "security", "smb_", "standby"),
-    *("template_", "tracking_events", "user_preferences", "user_id_update", "group_"),
-)
-_UNREAD = ("unsupported", "ephemeral", "history")
+KINDS = kinds.load("whatsapp_cloud")
+_MEDIA = {"image": "image", "video": "video", "audio": "audio", "voice": "audio", "sticker": "sticker"}
+_MEDIA |= {"document": "document"}
 _CHANGED_NUMBER = ("user_changed_number", "customer_changed_number")
 
 
@@ -51,15 +34,36 @@ def _entry(raw: dict[str, Any], where: str) -> Iterator[Event]:
 
 def _change(raw: dict[str, Any], where: str) -> Iterator[Event]:
     value = fields.dict_of(raw.get("value"))
-    people = fields.dicts_of(value.get("contacts"))
-    names = {str(person.get("wa_id")): fields.dict_of(person, "profile").get("name") for person in people}
+    # people who hide their number have another id
+    names = {
+        str(person.get(key)): fields.name_of(profile.get("name"), profile.get("username"))
+        for person in fields.dicts_of(value.get("contacts"))
+        for profile in (fields.dict_of(person.get("profile")),)
+        for key in ("wa_id", "user_id")
+        if person.get(key)
+    }
     for listed in ("messages", "message_echoes"):
         read = partial(_message, names=names, echo=listed == "message_echoes")
         yield from fields.each_of(fields.list_of(value.get(listed), listed), f"{where}.value.{listed}", read)
     for _ in fields.list_of(value.get("statuses"), "statuses"):
         yield fields.not_kept(where, "statuses")
-    if not any(value.get(field) for field in ("messages", "message_echoes", "statuses")):
-        yield fields.no_message(where, _PLATFORM, raw.get("field"), _SIGNALS, _UNREAD)
+    # what was written before the business came: in threads, each with the customer's number, or an error
+    history = [chunk for chunk in fields.dicts_of(value.get("history")) if "threads" in chunk]
+    for thread in (thread for chunk in history for thread in fields.dicts_of(chunk["threads"])):
+        past = partial(_past, names=names, customer=thread.get("id"))
+        yield from fields.each_of(
+            fields.list_of(thread.get("messages"), "messages"), f"{where}.value.history", past
+        )
+    if not history and not any(value.get(field) for field in ("messages", "message_echoes", "statuses")):
+        field = str(raw.get("field"))
+        yield KINDS.by_name(where, field) or fields.not_kept(where, field)
+
+
+def _past(raw: dict[str, Any], where: str, *, names: dict[str, Any], customer: object) -> Iterator[Event]:
+    """Yield a message of a thread, which is the customer's own or an answer to them."""
+    sender = fields.id_of(raw.get("from") or raw.get("from_user_id"), "from").lstrip("+")
+    echo = sender != fields.id_of(customer, "history.threads.id").lstrip("+")
+    yield from _message({"to": customer} | raw if echo else raw, where, names=names, echo=echo)
 
 
 def _message(raw: dict[str, Any], where: str, names: dict[str, Any], *, echo: bool) -> Iterator[Event]:
@@ -86,13 +90,13 @@ def _message(raw: dict[str, Any], where: str, names: dict[str, Any], *, echo: bo
             content = fields.with_media(_text(new), _media(new))
             author = f"whatsapp:{sender}"
             yield fields.edit_alone(where, chat.chat_id, changed, content, at, sender_id=author)
-    elif kind in _READ:
-        yield chat
-        yield _record(raw, where, chat, f"whatsapp:{sender}", fields.name_of(names.get(sender)), echo=echo)
     else:
-        yield (noted := fields.no_message(where, _PLATFORM, kind, _SIGNALS, _UNREAD))
+        if (noted := KINDS.by_name(where, kind)) is not None:
+            yield noted
+        if isinstance(noted, Skipped):
+            return
         record = _record(raw, where, chat, f"whatsapp:{sender}", fields.name_of(names.get(sender)), echo=echo)
-        if isinstance(noted, Unread) and not isinstance(record, Skipped):
+        if noted is None or not isinstance(record, Skipped):
             yield from (chat, record)
 
 
@@ -107,6 +111,7 @@ def _record(
         text=_text(raw),
         media=_media(raw),
         metadata={FORWARDED: ""} if forwarded else {},
+        kind=str(raw.get("type")),
         external_id=fields.id_of(raw.get("id"), "id"),
         sender_id=sender_id,
         sender_name=name,
@@ -122,7 +127,8 @@ def _media(raw: dict[str, Any]) -> list[dict[str, str]]:
         people = [fields.dict_of(card.get("name")) for card in fields.dicts_of(raw.get("contacts"))]
         return [fields.attachment("contact", fields.name_of(name.get("formatted_name"))) for name in people]
     file = fields.dict_of(raw.get(kind))
-    return [fields.attachment(kind, fields.name_of(file.get("filename")))] if kind in _MEDIA else []
+    name = fields.name_of(file.get("filename"))
+    return [fields.attachment(_MEDIA[kind], name)] if kind in _MEDIA else []
 
 
 def _text(raw: dict[str, Any]) -> str:
@@ -137,13 +143,44 @@ def _text(raw: dict[str, Any]) -> str:
             where_to = (held.get("latitude", ""), held.get("longitude", ""))
             return fields.location(*where_to, held.get("name"), held.get("address"))
         case "interactive":
-            replied = (fields.dict_of(held.get(key)) for key in ("button_reply", "list_reply", "nfm_reply"))
-            texts = (fields.text_of(reply.get("title") or reply.get("body")) for reply in replied)
-            return next(filter(None, texts), "")
+            return _answer(held)
         case "contacts":
-            return ""
+            return "\n".join(filter(None, map(_numbers, fields.dicts_of(raw.get("contacts")))))
+        case "order":
+            items = map(_ordered, fields.dicts_of(held.get("product_items")))
+            return f"[order] {fields.text_of(held.get('text'))}\n{'; '.join(items)}".strip()
         case _ if kind in _MEDIA:
             return fields.text_of(held.get("caption"))
         case _:
             # of a kind that is new, the words
-            return fields.labelled(kind, held)
+            return fields.labelled(kind, held or {"text": raw.get(kind)})
+
+
+def _answer(held: dict[str, Any]) -> str:
+    """Return what was chosen or filled in; a form's own label for itself says nothing."""
+    reply = fields.dict_of(held.get(str(held.get("type")))) or next(map(fields.dict_of, held.values()), {})
+    answers = fields.answers(reply.get("response_json"))
+    label = fields.text_of(reply.get("title") or reply.get("body"))
+    if answers and reply.get("name") == "flow":
+        label = ""
+    texts = (label, fields.text_of(reply.get("description")), answers)
+    return "\n".join(filter(None, texts)) or fields.labelled(str(held.get("type")), held)
+
+
+def _numbers(card: dict[str, Any]) -> str:
+    """Return the name and the numbers on a contact's card, and its addresses; empty without any."""
+    phones = [
+        fields.text_of(phone.get("phone") or phone.get("wa_id"))
+        for phone in fields.dicts_of(card.get("phones"))
+    ]
+    mails = [fields.text_of(mail.get("email")) for mail in fields.dicts_of(card.get("emails"))]
+    found = ", ".join(filter(None, (*phones, *mails)))
+    return (
+        f"{fields.name_of(fields.dict_of(card.get('name')).get('formatted_name'))}: {found}" if found else ""
+    )
+
+
+def _ordered(item: dict[str, Any]) -> str:
+    price = f"{item.get('item_price', '')} {item.get('currency', '')}".strip()
+    what = f"{item.get('quantity', 1)} × {item.get('product_retailer_id', '')}"
+    return f"{what} ({price})" if price else what
