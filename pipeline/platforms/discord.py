@@ -369,7 +369,7 @@ def _speaks_for_a_person(raw: Mapping[str, Any], author: Mapping[str, Any]) -> b
 
 
 # what shows no words of its own, but what may be answered with it: buttons, menus and fields to fill in
-_CONTROLS = frozenset((2, 3, 4, 5, 6, 7, 8, 19, 21, 22, 23))
+_CONTROLS = (2, 3, 4, 5, 6, 7, 8, 19, 21, 22, 23)
 
 
 def _shown(components: object) -> Iterator[str]:

@@ -401,8 +401,8 @@ def _lines(block: Mapping[str, Any]) -> Iterator[str]:
         yield _markup_text(block.get("description"))
     else:
         for field, value in block.items():
-            if field == "rows":
-                yield from (" | ".join(map(_cell, dicts_of(row))) for row in value if isinstance(row, list))
+            if field == "rows" and isinstance(value, list):
+                yield from (" | ".join(map(_cell, dicts_of(row))) for row in value)
             elif isinstance(value, str):
                 yield value.strip() if fields.is_written(field) else ""
             elif field != "accessory":

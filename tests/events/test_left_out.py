@@ -281,10 +281,11 @@ OF_KINDS: dict[str, list[tuple[Any, dict[str, int], list[str]]]] = {
         ({"messageStubType": 2}, {"unread": 1}, []),
         (
             {"message": {"eventMessage": {"title": "Regatta", "description": "Sonntag"}}},
-            {"unknown_kind": 1},
-            ["[eventMessage] Regatta: Sonntag"],
+            {},
+            ["[event] Regatta: Sonntag"],
         ),
-        ({"message": {"interactiveMessage": {"body": {"text": "Котёл"}}}}, {"unknown_kind": 1}, None),
+        ({"message": {"interactiveMessage": {"body": {"text": "Котёл"}}}}, {}, None),
+        ({"message": {"hologramMessage": {"body": {"text": "Котёл"}}}}, {"unknown_kind": 1}, None),
         ({"message": {"reactionMessage": {"text": "x"}}}, {"kind": 1}, []),
     ],
     "slack": [
