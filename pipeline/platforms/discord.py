@@ -25,6 +25,7 @@ from pipeline.platforms.records import (
     Skipped,
     Times,
 )
+from pipeline.platforms.shapes import ExportFormat, Shape
 from schemas.messages import FORWARDED, ChatIn, ChatKind
 
 KINDS = kinds.load("discord")
@@ -50,6 +51,13 @@ def parse_export(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
             yield _times(item.value, chat.time_zone)
         names |= _names(item.value)
         yield from _read(item.value, where, chat, names)
+
+
+FORMAT = ExportFormat(
+    name="discord",
+    of_bytes=parse_export,
+    looks=(Shape(keys={"": "channel guild|messages", "channel": "id|name|type|category"}),),
+)
 
 
 def _chat(header: Mapping[str, Any], options: ImportOptions) -> ChatIn:
