@@ -5,6 +5,7 @@ A conversation is a tree, since people edit and answers are made again: of it th
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from decimal import Decimal
 from functools import partial
 from typing import IO, Any
 
@@ -96,7 +97,7 @@ def _pointed_at(part: dict[str, Any]) -> str | None:
 
 
 def _number(value: object) -> float:
-    return value if isinstance(value, int | float) else float("-inf")
+    return float(value) if isinstance(value, int | float | Decimal) else float("-inf")
 
 
 def _claude(raw: dict[str, Any], where: str, reader: jsonlines.Reader) -> Iterator[Parsed]:

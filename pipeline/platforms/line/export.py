@@ -20,7 +20,7 @@ _CLOCK = r"(?:[^\d\t\n]{1,8})?\d{1,2}[:.]\d\d(?: ?[^\d\t\n]{1,6})?"
 _MESSAGE = re.compile(rf"(?P<clock>{_CLOCK})\t(?P<sender>[^\t]*)(?:\t(?P<text>.*))?")
 # the date alone, with its weekday before or after it
 _DAY = re.compile(
-    r"(?:[^\W\d]{1,12}\.?,\s*)?\d{1,4}\s?[./年-]\s?\d{1,2}\s?[./月-]\s?\d{1,4}日?\.?(?:\s?[(（]?[^\W\d]{1,12}\.?[)）]?|,\s*[^\W\d]{1,12}\.?)?"
+    r"(?:[^\d\t]{1,14}\s)?\d{1,4}\s?[./年-]\s?\d{1,2}\s?[./月-]\s?\d{1,4}日?\.?(?:,?\s*[(（]?[^\d\t:()（）]{1,14}[)）]?)?"
 )
 # of the title that files of all languages begin with, what stands around the chat's name
 _TITLE = re.compile(
@@ -51,7 +51,8 @@ def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
     if not (options.chat_id or named):
         yield Broken(where="the file", reason="nothing says which chat this is: name it with --chat")
         return
-    days = [start for line in head if _DAY.fullmatch(line.strip()) and (start := dates.start_of(line))]
+    form = next((_form(line) for line in head if _DAY.fullmatch(line.strip())), "")
+    days = [start for line in head if _form(line) == form and (start := dates.start_of(line))]
     order = options.date_order or ("ymd" if not days else dates.order_of(days))
     if order is None:
         yield Ambiguous(examples=tuple(whatsapp_time.examples(days)))
@@ -60,7 +61,7 @@ def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
     reader = jsonlines.Reader(replace(options, chat_id=None))
     grouped = True if title and title["kind"] == "in" else None
     yield from reader.read_chat("the chat", chat_id, "line", named, grouped=grouped, by_clock=True)
-    for item in _entries(chain(head, source), order):
+    for item in _entries(chain(head, source), form, order):
         if not isinstance(item, tuple):
             yield item
             continue
@@ -77,13 +78,13 @@ def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
 
 
 def _entries(
-    lines: Iterable[str], order: DateOrder
+    lines: Iterable[str], form: str, order: DateOrder
 ) -> Iterator[tuple[str, str, str, str] | Skipped | Broken]:
     """Yield place, local time, sender and text of messages; others are noted. Lines after one go on with it."""
     day, entry, size = None, None, 0
     for number, line in enumerate(lines, start=1):
         message = _MESSAGE.fullmatch(line)
-        start = dates.start_of(line) if not message and _DAY.fullmatch(line.strip()) else None
+        start = dates.start_of(line) if not message and _form(line) == form else None
         if not (message or start):
             # before the first message stand the title and when it was saved
             if entry is not None and size <= MAX_CONTENT_BYTES:
@@ -109,6 +110,16 @@ def _entries(
                 entry = (where, f"{day}T{clock}", message["sender"], message["text"])
     if entry is not None:
         yield (*entry[:3], _unquoted(entry[3]))
+
+
+def _form(line: str) -> str:
+    """Return what all lines with a date of a file have in common, which a text with a date rarely has.
+
+    >>> _form("2026/03/03(Tue)"), _form("by 3/3/2026"), _form("Wir treffen uns.")
+    ('0/0/0()', ' 0/0/0', '')
+    """
+    plain = line.strip()
+    return re.sub(r"[^0\s/.,()（）年月日-]", "", re.sub(r"\d+", "0", plain)) if _DAY.fullmatch(plain) else ""
 
 
 def _unquoted(text: str) -> str:
