@@ -103,7 +103,7 @@ def _number(value: object) -> float:
 def _claude(raw: dict[str, Any], where: str, reader: jsonlines.Reader) -> Iterator[Parsed]:
     messages = {str(message.get("uuid")): message for message in dicts_of(raw.get("chat_messages"))}
     parent = "parent_message_uuid"
-    branched = any(message.get(parent) in messages for message in messages.values())
+    branched = any(str(message.get(parent)) in messages for message in messages.values())
     leaf = str(raw.get("current_leaf_message_uuid") or next(reversed(messages), ""))
     shown = _branch(messages, leaf, parent) if branched else list(messages)
     account = fields.name_of(dict_of(raw.get("account")).get("uuid")) or "user"

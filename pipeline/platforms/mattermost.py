@@ -68,9 +68,8 @@ class _MattermostReader:
                 title = f"#{self._channels.get(key) or key.partition(':')[2]}"
                 yield from self._thread(held, where, key, title, grouped=True)
             case "direct_post":
-                members = sorted(
-                    filter(None, map(text_of, fields.list_of(held.get("channel_members"), "members")))
-                )
+                listed = held.get("channel_members")
+                members = sorted(filter(None, map(text_of, listed if isinstance(listed, list) else ())))
                 title = ", ".join(self._names.get(member, member) for member in members)
                 yield from self._thread(held, where, ",".join(members), title, grouped=len(members) > 2)
             case _ if kind not in _ABOUT:
