@@ -119,14 +119,13 @@ def test_lines_may_hold_any_json(ours: list[Any], signals: list[Any]) -> None:
     sort(signal.parse(map(json.dumps, signals), OPTIONS))
 
 
-words = " ".join(
-    """mapping message author role content create_time id parent children uuid name chat_messages text sender
+WORDS = """mapping message author role content create_time id parent children uuid name chat_messages text sender
     attachments files event_id type origin_server_ts room_id messages creator created_date message_id topic_id
-    post direct_post channel user props replies create_at channel_members msg ts u _id rid tmid file parent_message_uuid current_node""".split()
-).split()
+    post direct_post channel user props replies create_at channel_members msg ts u _id rid tmid file
+    parent_message_uuid current_node""".split()
 wild = st.recursive(
     json_values,
-    lambda inner: st.dictionaries(st.sampled_from(words), inner, max_size=8) | st.lists(inner),
+    lambda inner: st.dictionaries(st.sampled_from(WORDS), inner, max_size=8) | st.lists(inner),
     max_leaves=12,
 )
 
