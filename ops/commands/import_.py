@@ -46,7 +46,9 @@ def import_(
     chat: Annotated[str | None, "The chat's id, if the file does not hold it."] = None,
     title: Annotated[str | None, "The chat's title."] = None,
     tz: Annotated[str | None, "Zone of times without one, as in Europe/Lisbon (default: the chat's)."] = None,
-    date_order: Annotated[DateOrder | None, "Order of WhatsApp's or LINE's dates (default: detected)."] = None,
+    date_order: Annotated[
+        DateOrder | None, "Order of WhatsApp's or LINE's dates (default: detected)."
+    ] = None,
     kind: Annotated[ChatKind | None, "Kind of the chats (default: from the file)."] = None,
     language: Annotated[
         str | None, "Language of the chats, as in german or german+english (default: detected)."
