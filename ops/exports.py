@@ -18,16 +18,20 @@ from pipeline.platforms.formats import Format
 from pipeline.platforms.records import MAX_LINE_CHARS
 from schemas.errors import InvalidInput
 
-_READABLE = (".txt", ".json", ".jsonl", ".ndjson")
+_READABLE = (".txt", ".json", ".jsonl", ".ndjson", ".csv")
 # names of platforms' export files inside a zip or a folder
 _WELL_KNOWN = ("_chat.txt", "result.json")
 # a Slack export, perhaps in one more folder, and no deeper: a whole disk may be given by mistake
 _DEPTHS = (
     *("*", "*/_chat.txt", "*/*.json", "*/*/*.json"),
     *("teams/*/*/*.json", "*/teams/*/*.json", "*/teams/*/*/*.json"),
-    # the chats of Messenger and Instagram, and of signal-export
-    *("messages/*/*/message_*.json", "*/messages/*/*/message_*.json", "*/*/messages/*/*/message_*.json"),
-    "*/chat.md",
+    # of formats whose files stand in folders of their own, perhaps in two more
+    *(
+        up + glob
+        for declared in formats.BY_NAME.values()
+        for glob in declared.folders
+        for up in ("", "*/", "*/*/")
+    ),
 )
 # Files of a folder or zip whose format is detected.
 MAX_DETECTED = 10_000
@@ -175,9 +179,10 @@ def _exports(path: Path, container: Container) -> list[Export]:
             for inside, format_ in zips
             if format_ is not None
         ]
-    return [export for export in exports if export.format not in formats.OF_SEVERAL] + [
+    several = sorted(name for name, declared in formats.BY_NAME.items() if declared.several)
+    return [export for export in exports if export.format not in several] + [
         _whole(path, parts)
-        for format_ in sorted(formats.OF_SEVERAL)
+        for format_ in several
         if (parts := [export for export in exports if export.format == format_])
     ]
 

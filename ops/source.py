@@ -1,5 +1,6 @@
 """Open a file, folder or zip to import, and read it with the parser of its format."""
 
+import re
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,7 @@ from pipeline.platforms import formats
 from pipeline.platforms import slack_export as slack
 from pipeline.platforms.formats import Format
 from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Record, Skipped, Unread
+from pipeline.platforms.shapes import Place
 from pipeline.platforms.whatsapp import export as whatsapp
 from schemas.errors import InvalidInput
 
@@ -19,6 +21,9 @@ from schemas.errors import InvalidInput
 MAX_SLACK_FILE_BYTES = 256 * 1024 * 1024
 # Commas and brackets are as many as the values at least: these take some 400 MB, where a busy day has a million.
 MAX_SLACK_FILE_VALUES = 10_000_000
+
+# What describes a chat beside it.
+MAX_BESIDE_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(kw_only=True)
@@ -40,6 +45,9 @@ class Source:
     def records(self) -> Iterator[Parsed]:
         """Parse the source in its order; see `pipeline.platforms.records`. Raises `InvalidInput`."""
         self.position = 0
+        left_out = re.compile(formats.BY_NAME[self.format].left_out or "$^") if self._members else None
+        for name in filter(left_out.search, sorted(self._container.sizes)) if left_out else ():
+            yield Notice(text=f"{name} is not imported: it holds no chats.")
         if not self._members:
             yield from slack.parse(self._container.sizes, self._read, self.options)
         elif len(self._members) == 1:
@@ -55,13 +63,13 @@ class Source:
                         yield item
 
     def _parse(self, member: str, options: ImportOptions) -> Iterator[Parsed]:
-        if self.format == "signal" and options.title is None:
-            options = replace(options, title=_chat_of(self.name, member))
+        declared = formats.BY_NAME[self.format]
+        options = declared.placed(options, Place(source=Path(self.name), member=member, read=self._beside))
         with opened(self._container, member, self._advance) as stream:
-            if (of_bytes := formats.OF_BYTES.get(self.format)) is not None:
-                yield from of_bytes(stream, options)
-            else:
-                yield from formats.OF_LINES[self.format](exports.utf8_lines(stream), options)
+            if declared.of_bytes is not None:
+                yield from declared.of_bytes(stream, options)
+            elif declared.of_lines is not None:
+                yield from declared.of_lines(exports.utf8_lines(stream), options)
 
     def __enter__(self) -> Self:
         return self
@@ -71,6 +79,12 @@ class Source:
 
     def _advance(self, count: int) -> None:
         self.position += count
+
+    def _beside(self, name: str) -> bytes | None:
+        if not 0 < self._container.sizes.get(name, 0) <= MAX_BESIDE_BYTES:
+            return None
+        with opened(self._container, name, lambda _: None) as stream:
+            return stream.read()
 
     def _read(self, name: str) -> bytes:
         if (size := self._container.sizes[name]) > MAX_SLACK_FILE_BYTES:
@@ -140,12 +154,6 @@ def _source(path: Path, container: Container, options: ImportOptions, wanted: Fo
         _container=container,
         _members=(member,),
     )
-
-
-def _chat_of(source: str, member: str) -> str:
-    """Return the chat's name: that of its file, or of the folder in which signal-export has put it."""
-    folder, file = Path(source).absolute().parent.name, Path(member)
-    return file.stem if file.stem not in {"chat", "data", "index"} else file.parent.name or folder
 
 
 def _titled(path: Path, member: str, options: ImportOptions) -> ImportOptions:

@@ -89,7 +89,7 @@ class KeyList(Frozen):
     keys: list[ListedKey]
 
 
-SourcePlatform = Literal["telegram", "slack", "discord", "whatsapp", "matrix", "standard"]
+SourcePlatform = Literal["telegram", "slack", "discord", "whatsapp", "matrix", "line", "standard"]
 
 
 class SourceIn(Closed):
@@ -100,8 +100,8 @@ class SourceIn(Closed):
     label: Annotated[Name, Field(max_length=100)] = ""
     """What it is for, in lists."""
     secret: Annotated[str, BeforeValidator(cleaned), Field(min_length=16, max_length=512)] | None = None
-    """Slack's signing secret, Discord's public key, or the secret of WhatsApp's app. Null: one is made, for the
-    platforms that take ours."""
+    """Slack's signing secret, Discord's public key, the secret of WhatsApp's app or of LINE's channel. Null: one is
+    made, for the platforms that take ours."""
     chats: Annotated[list[Id], Field(min_length=1, max_length=MAX_CHATS)] | None = None
     """The only chats that it may write to; what it says of others is not kept. Null: all of the tenant."""
 
@@ -141,7 +141,8 @@ class SourceList(Frozen):
 MAX_NAMED = 20
 """Broken items, and kinds, that an answer names."""
 PLATFORMS = (
-    "baileys discord instagram jsonl matrix messenger other signal slack standard telegram whatsapp".split()
+    "baileys chatgpt claude discord element googlechat instagram jsonl kakaotalk line matrix mattermost messenger "
+    "other rocketchat signal slack standard telegram whatsapp".split()
 )
 """Where events and exports come from, by the names that counters have for them."""
 

@@ -27,6 +27,7 @@ curl "https://api.telegram.org/bot$BOT_TOKEN/setWebhook" -d url={url} -d secret_
 In the registration of the application service:
 url: {url}
 hs_token: {secret}""",
+    "line": "In the channel's Messaging API settings, the Webhook URL: {url}\nand switch on Use webhook.",
     "standard": "Send webhooks to {url}\nsigned with the secret {secret}",
 }
 
@@ -49,8 +50,8 @@ def add(
     secret_file: Annotated[
         typer.FileText | None,
         typer.Option(
-            help="A file with Slack's signing secret, Discord's public key or the secret of WhatsApp's app; - is "
-            "standard input. The others get a secret of ours."
+            help="A file with Slack's signing secret, Discord's public key, the secret of WhatsApp's app or of LINE's "
+            "channel; - is standard input. The others get a secret of ours."
         ),
     ] = None,
 ) -> None:

@@ -46,7 +46,9 @@ def import_(
     chat: Annotated[str | None, "The chat's id, if the file does not hold it."] = None,
     title: Annotated[str | None, "The chat's title."] = None,
     tz: Annotated[str | None, "Zone of times without one, as in Europe/Lisbon (default: the chat's)."] = None,
-    date_order: Annotated[DateOrder | None, "Order of WhatsApp's dates (default: detected)."] = None,
+    date_order: Annotated[
+        DateOrder | None, "Order of WhatsApp's or LINE's dates (default: detected)."
+    ] = None,
     kind: Annotated[ChatKind | None, "Kind of the chats (default: from the file)."] = None,
     language: Annotated[
         str | None, "Language of the chats, as in german or german+english (default: detected)."
@@ -54,7 +56,7 @@ def import_(
     strict: Annotated[bool, "Write nothing if a line is broken or not read (reads the file twice)."] = False,
     wait: Annotated[bool, "Wait until everything is summarized and embedded."] = False,
 ) -> None:
-    """Import a history: WhatsApp, Telegram Desktop, Slack, Discord, Signal, Messenger, Instagram or our JSON Lines.
+    """Import a history of a chat platform or an assistant, or our JSON Lines.
 
     - WhatsApp: *Export chat*, the `.zip` or `.txt` as it is; give its time zone with `--tz`
     - Telegram Desktop: *Export chat history* as JSON, the `result.json` or its folder
@@ -62,6 +64,10 @@ def import_(
     - Discord: DiscordChatExporter's JSON
     - Messenger, Instagram: Meta's *Download your information* as JSON, as zip or folder, or a JSON of an encrypted chat
     - Signal: its own export of chats (`main.jsonl`), or the folder that signal-export writes
+    - LINE, KakaoTalk: the text or CSV that the app saves; give its time zone with `--tz`
+    - Element: *Export chat* as JSON; Google Chat: Takeout's zip or folder
+    - Mattermost: the bulk export (`.jsonl`); Rocket.Chat: messages as JSON
+    - ChatGPT, Claude: *Export data*, the zip or `conversations.json`
     - JSON Lines: a message on each line, fields as in `POST /v1/messages`
 
     Run it again at any time, also with a longer export of the same chat: nothing is stored twice, and messages are

@@ -26,6 +26,7 @@ from pipeline.platforms.records import (
     Skipped,
     Times,
 )
+from pipeline.platforms.shapes import ExportFormat, Shape
 from schemas.messages import FORWARDED, ChatIn, ChatKind
 
 KINDS, DISPATCHES = kinds.load("discord"), kinds.load("discord_events")
@@ -51,6 +52,13 @@ def parse_export(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
             yield _times(item.value, chat.time_zone)
         names |= _names(item.value)
         yield from _read(item.value, where, chat, names)
+
+
+FORMAT = ExportFormat(
+    name="discord",
+    of_bytes=parse_export,
+    looks=(Shape(keys={"": "channel guild|messages", "channel": "id|name|type|category"}),),
+)
 
 
 def _chat(header: Mapping[str, Any], options: ImportOptions) -> ChatIn:

@@ -1,61 +1,55 @@
-"""The formats of exports: the parser of each, and how to detect one by its first characters."""
+"""The formats of exports, and how to detect one by the shape of its first characters."""
 
-import json
-import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from importlib.resources import files
-from typing import IO, Any, Literal, cast, get_args
+from typing import Literal, cast, get_args
 
-from pipeline.platforms import discord as discord
-from pipeline.platforms import jsonlines, messenger, signal
-from pipeline.platforms import telegram_export as telegram
-from pipeline.platforms.records import ImportOptions, Parsed
+from pipeline.platforms import (
+    assistants,
+    discord,
+    element,
+    google_chat,
+    jsonlines,
+    kakaotalk,
+    mattermost,
+    messenger,
+    rocketchat,
+    signal,
+    telegram_export,
+)
+from pipeline.platforms.line import export as line
+from pipeline.platforms.shapes import HEAD_CHARS as HEAD_CHARS
+from pipeline.platforms.shapes import ExportFormat, Sample, Shape
 from pipeline.platforms.whatsapp import export as whatsapp
-from pipeline.platforms.whatsapp import whatsapp_time
 from schemas.errors import InvalidInput
 
-Format = Literal["whatsapp", "telegram", "slack", "discord", "signal", "messenger", "instagram", "jsonl"]
+Format = Literal[
+    "whatsapp", "telegram", "slack", "discord", "signal", "messenger", "instagram", "line", "kakaotalk",
+    "element", "googlechat", "mattermost", "rocketchat", "chatgpt", "claude", "jsonl",
+]  # fmt: skip
 FORMATS: tuple[Format, ...] = get_args(Format)
+_DECLARED = (
+    *messenger.FORMATS,
+    *assistants.FORMATS,
+    *(module.FORMAT for module in (telegram_export, discord, element, google_chat, mattermost, rocketchat)),
+    *(module.FORMAT for module in (line, kakaotalk, signal, whatsapp, jsonlines)),
+)
+BY_NAME: dict[str, ExportFormat] = {declared.name: declared for declared in _DECLARED}
+"""Formats that are one file or several alike; Slack's export is a folder of many, see `slack_export.parse`."""
 
-OF_BYTES: dict[Format, Callable[[IO[bytes], ImportOptions], Iterator[Parsed]]] = {
-    "telegram": telegram.parse,
-    "discord": discord.parse_export,
-    "messenger": messenger.parse,
-    "instagram": partial(messenger.parse, platform="instagram"),
-}
-OF_LINES: dict[Format, Callable[[Iterable[str], ImportOptions], Iterator[Parsed]]] = {
-    "whatsapp": whatsapp.parse,
-    "jsonl": jsonlines.parse,
-    "signal": signal.parse,
-}
-"""Parsers of formats that are one file; Slack's export is a folder of many, see `slack.export.parse`."""
-
-OF_SEVERAL: frozenset[Format] = frozenset(("signal", "messenger", "instagram"))
-"""Formats that have files for each chat, which make up one export."""
+_CONVERT = "convert it to JSON Lines, a message on each line (`backscroll import --help`)"
+_NAMED: list[tuple[Shape, str]] = [
+    (Shape(**{name: value for name, value in look.items() if name not in ("what", "then")}), told)
+    for look in tomllib.loads(files(__package__).joinpath("formats.toml").read_text(encoding="utf-8"))[
+        "looks"
+    ]
+    for told in [f"{look['what']}; {look.get('then', _CONVERT)}"]
+]
 
 
 def reads(wanted: Format, detected: Format) -> bool:
     """Tell whether a file detected as one format may be read as another."""
     return wanted == detected or {wanted, detected} == {"messenger", "instagram"}
-
-
-HEAD_CHARS = 64 * 1024
-"""Characters of a file's beginning that detection reads."""
-
-_LINES = 100
-_OURS = (".jsonl", ".ndjson")
-_KEY = {
-    key: re.compile(rf'"{key}"\s*:\s*[\[{{]')
-    for key in ("guild", "channel", "messages", "chats", "personal_information")
-}
-_LOOKS = [
-    (re.compile(look["head"]), re.compile(look.get("name", "")), look)
-    for look in tomllib.loads(files(__package__).joinpath("formats.toml").read_text(encoding="utf-8"))[
-        "looks"
-    ]
-]
 
 
 def detect(name: str, head: str) -> Format:
@@ -68,24 +62,30 @@ def detect(name: str, head: str) -> Format:
         raise _unusable(f"{name} is empty")
     if "\x00" in head:
         raise _unusable(f"{name} is no text; export the chat again, as text or JSON")
-    for in_head, in_name, look in _LOOKS:
-        if in_head.search(head) and in_name.search(name):
-            if "refused" in look:
-                raise _unusable(f"{name} {look['refused']}")
-            return cast("Format", look["format"])
-    if head.startswith("{"):
-        return _json_object(name, head)
-    if any(whatsapp_time.read_start(line) for line in head.splitlines()[:_LINES]):
-        return "whatsapp"
-    if head.startswith("["):
-        raise _unusable(
-            f"{name} is a JSON list, perhaps one day of a Slack export; give the export's folder or zip"
-        )
-    if name.lower().endswith(_OURS):
-        return "jsonl"
+    sample = Sample(name, head)
+    if (found := _fitting(sample, loose=False)) is not None:
+        return found
+    if (told := next((told for shape, told in _NAMED if shape.fits(sample)), None)) is not None:
+        raise _unusable(f"{name} {told}")
+    if (found := _fitting(sample, loose=True)) is not None:
+        return found
+    about = ""
+    if sample.keys:
+        path, keys = next(iter(sample.keys.items()))
+        about = f" (JSON; {'its objects have' if path else 'it has'} {', '.join(sorted(keys)[:8])})"
     raise _unusable(
-        f"{name} is none of the formats known ({', '.join(FORMATS)}); if it is one, say which with --format"
+        f"{name} is none of the formats known{about[:300]}, which are {', '.join(FORMATS)}; if it is one, say which "
+        f"with --format, otherwise {_CONVERT}"
     )
+
+
+def _fitting(sample: Sample, *, loose: bool) -> Format | None:
+    fitting = (
+        declared.name
+        for declared in _DECLARED
+        if declared.loose == loose and any(shape.fits(sample) for shape in declared.looks)
+    )
+    return cast("Format | None", next(fitting, None))
 
 
 def _unusable(reason: str) -> InvalidInput:
@@ -95,35 +95,6 @@ def _unusable(reason: str) -> InvalidInput:
 def detect_among(name: str, head: str) -> Format | None:
     """Detect the format of a file among others; None if it does not look like an export."""
     try:
-        detected = detect(name, head)
+        return detect(name, head)
     except InvalidInput:
         return None
-    if detected == "jsonl" and not name.lower().endswith(_OURS):
-        first = _first_line(head.removeprefix("\ufeff").lstrip())
-        return detected if first is not None and {"chat_id", "content"} & first.keys() else None
-    return detected
-
-
-def _json_object(name: str, head: str) -> Format:
-    first = _first_line(head)
-    # our own lines are whole objects; a document on one line is recognized by its keys
-    if first is not None and not ({"guild", "channel", "messages", "chats"} & first.keys()):
-        return "jsonl"
-    if _KEY["channel"].search(head) and (_KEY["guild"].search(head) or _KEY["messages"].search(head)):
-        return "discord"
-    if any(_KEY[key].search(head) for key in ("messages", "chats", "personal_information")):
-        return "telegram"
-    if name.lower().endswith(_OURS):
-        return "jsonl"
-    raise _unusable(
-        f"{name} is JSON, but no export of Telegram Desktop or DiscordChatExporter and not our JSON Lines; "
-        "if it is one, say which with --format"
-    )
-
-
-def _first_line(head: str) -> dict[str, Any] | None:
-    try:
-        value = json.loads(head.partition("\n")[0])
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -41,19 +42,36 @@ class Element:
     value: Any
 
 
-def walk(stream: IO[bytes], lists: Mapping[str, str]) -> Iterator[Element | Broken]:
+def walk(stream: IO[bytes], lists: Mapping[str, str], *, several: bool = False) -> Iterator[Element | Broken]:
     """Yield the elements of lists in order; `lists` maps their ijson paths, as `messages.item`, to the objects around.
+
+    With `several` the stream may hold documents one after the other, of which the path is empty.
 
     Never raises because of what the stream holds: a document that breaks off ends in `Broken`.
     """
     # its errors have no common root: a byte that is no UTF-8 is a UnicodeDecodeError in some backends
     try:
         below = _Mended(stream)
-        yield from _walk(_bounded(ijson.parse(below, buf_size=BUFFER_BYTES), below), lists)
+        yield from _walk(
+            _bounded(ijson.parse(below, buf_size=BUFFER_BYTES, multiple_values=several), below), lists
+        )
     except (ijson.JSONError, UnicodeDecodeError, ValueError, OverflowError) as error:
         reason = " ".join(str(error).split())[:200] or "it is no JSON"
         lost = f"the file breaks off or is damaged here ({reason}); what comes after it is not read"
         yield Broken(where="the end of what could be read", reason=lost, breaks_off=True)
+
+
+def keys(stream: IO[bytes]) -> dict[str, set[str]]:
+    """Return the keys of the objects in a stream of JSON values by their paths, up to where it breaks off."""
+    found: dict[str, set[str]] = {}
+    # what breaks off, or is no JSON at all, has no more of them
+    with suppress(ijson.JSONError, UnicodeDecodeError, ValueError, OverflowError):
+        below = _Mended(stream)
+        events = ijson.parse(below, buf_size=BUFFER_BYTES, multiple_values=True)
+        for path, event, value in _bounded(events, below):
+            if event == "map_key":
+                found.setdefault(path, set()).add(value)
+    return found
 
 
 class _Mended:

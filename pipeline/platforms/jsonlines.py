@@ -28,12 +28,14 @@ from pipeline.platforms.records import (
     Edit,
     Event,
     ImportOptions,
+    Notice,
     Parsed,
     Record,
     Skipped,
     Times,
     Unread,
 )
+from pipeline.platforms.shapes import ExportFormat, Shape
 from schemas.base import FROM_PLATFORM
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn, MessageIn
@@ -100,9 +102,19 @@ class Reader:
             yield Broken(where=where, reason=str(error))
 
     def read_chat(
-        self, where: str, chat_id: str, platform: str, title: str, *, grouped: bool | None = None
+        self,
+        where: str,
+        chat_id: str,
+        platform: str,
+        title: str,
+        *,
+        grouped: bool | None = None,
+        by_clock: bool = False,
     ) -> Iterator[Parsed]:
-        """Read another platform's chat, which is known to be a group or not."""
+        """Read another platform's chat, which is known to be a group or not; its times may have no zone."""
+        if by_clock and self._options.zone_name(chat_id) is None:
+            self._options = replace(self._options, time_zone="UTC")
+            yield Notice(text="The times have no zone; they are read as UTC. Say --tz, as in Europe/Lisbon.")
         kind = None if grouped is None else "group" if grouped else "direct"
         chat = {
             "chat_id": chat_id,
@@ -117,7 +129,8 @@ class Reader:
     ) -> Iterator[Parsed]:
         """Read another platform's message, unless it is empty; `message` are its other fields."""
         if content := fields.with_media(text, media):
-            body = {"content": content, "metadata": {"media": media} if media else {}}
+            metadata = message.get("metadata", {}) | ({"media": media} if media else {})
+            body = {"content": content, "metadata": metadata}
             yield from self.read(message | body, where)
         else:
             yield Skipped(where=where, reason=NO_TEXT)
@@ -238,3 +251,15 @@ def _message(data: dict[str, Any], raw: dict[str, Any], where: str) -> Iterator[
         )
     yield payload.chat
     yield Record(chat_id=payload.chat.chat_id, message=payload.messages[0], where=where)
+
+
+FORMAT = ExportFormat(
+    name="jsonl",
+    of_lines=parse,
+    loose=True,
+    looks=(
+        Shape(keys={"": "content|chat_id|sender_id"}, head=r"\A\{"),
+        Shape(keys={"": "type"}, head=r'\A\{[^{]*"type"\s*:\s*"(?:chat|message)"'),
+        Shape(head=r"\A\{", name=r"(?i)\.(?:jsonl|ndjson)$"),
+    ),
+)

@@ -4,11 +4,13 @@ People have only names. Meta writes each byte of UTF-8 as a character of its own
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import IO, Any
 
 from pipeline.platforms import fields, json_stream, jsonlines, kinds
 from pipeline.platforms.identity import sender_by_name
 from pipeline.platforms.records import Broken, ImportOptions, Parsed
+from pipeline.platforms.shapes import ExportFormat, Shape
 
 _KINDS = kinds.load("messenger")
 # fields that say by being there, or true, that nobody wrote the message
@@ -89,3 +91,29 @@ def _mended(value: Any) -> Any:
         return value.encode("latin-1").decode() if isinstance(value, str) else value
     except UnicodeError:
         return value
+
+
+_FOLDERS = ("messages/*/*/message_*.json",)
+_KEYS: tuple[dict[str, str], ...] = (
+    {"messages.item": "timestamp_ms"},
+    {"": "messages thread_path|threadName"},
+    {"messages.item": "senderName timestamp"},
+)
+FORMATS = (
+    ExportFormat(
+        name="instagram",
+        of_bytes=partial(parse, platform="instagram"),
+        several=True,
+        looks=(
+            *(Shape(keys=keys, head='"your_instagram_activity/') for keys in _KEYS),
+            *(Shape(keys=keys, name="(?i)instagram") for keys in _KEYS),
+        ),
+    ),
+    ExportFormat(
+        name="messenger",
+        of_bytes=parse,
+        several=True,
+        folders=_FOLDERS,
+        looks=tuple(Shape(keys=keys) for keys in _KEYS),
+    ),
+)

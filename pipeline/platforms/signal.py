@@ -9,12 +9,14 @@ from base64 import b64decode
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from pipeline.platforms import fields, jsonlines, kinds
 from pipeline.platforms.identity import sender_by_name
 from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Skipped
+from pipeline.platforms.shapes import ExportFormat, Place, Shape
 from schemas.messages import MAX_CONTENT_BYTES
 
 START = re.compile(
@@ -68,8 +70,7 @@ def _object_of(entry: list[str]) -> dict[str, Any]:
 class _SignalReader:
     def __init__(self, options: ImportOptions) -> None:
         self._chat_option, self._named = options.chat_id, options.chat_id or options.title
-        self._options = replace(options, chat_id=None)
-        self._reader = jsonlines.Reader(self._options)
+        self._reader = jsonlines.Reader(replace(options, chat_id=None))
         # by the numbers that the file gives them: ids and names of people and groups, and ids of chats
         self._people: dict[str, tuple[str, str]] = {}
         self._chats: dict[str, str] = {}
@@ -108,12 +109,7 @@ class _SignalReader:
         chat_id, name = fields.with_platform("signal", self._named), fields.name_of(raw["sender"])
         if not self._chats:
             self._chats[""] = chat_id
-            if self._options.zone_name(chat_id) is None:
-                self._reader = jsonlines.Reader(replace(self._options, time_zone="UTC"))
-                yield Notice(
-                    text="The times have no zone; they are read as UTC. Say --tz, as in Europe/Lisbon."
-                )
-            yield from self._reader.read_chat(where, chat_id, "signal", self._named)
+            yield from self._reader.read_chat(where, chat_id, "signal", self._named, by_clock=True)
         if raw.get("deleted") or raw.get("call"):
             yield Skipped(where=where, reason="deleted message" if raw.get("deleted") else "service message")
             return
@@ -189,3 +185,26 @@ def _name(person: dict[str, Any], first: str = "givenName", last: str = "familyN
     return fields.name_of(
         " ".join(filter(None, (fields.text_of(person.get(first)), fields.text_of(person.get(last)))))
     )
+
+
+def _placed(options: ImportOptions, place: Place) -> ImportOptions:
+    """Name the chat by its file, or by the folder in which signal-export has put it."""
+    folder, file = place.source.absolute().parent.name, Path(place.member)
+    named = file.stem if file.stem not in {"chat", "data", "index"} else file.parent.name or folder
+    return options if options.title is not None else replace(options, title=named)
+
+
+FORMAT = ExportFormat(
+    name="signal",
+    of_lines=parse,
+    several=True,
+    folders=("*/chat.md",),
+    placed=_placed,
+    looks=(
+        Shape(keys={"": "version backupTimeMs"}),
+        Shape(keys={"": "date sender"}, head=r"\A\{"),
+        # WhatsApp's brackets have seconds, and signal-export's lines with them end in two spaces
+        Shape(lines=r"\[\d{4}-\d\d-\d\d(?:, \d\d:\d\d\]| \d\d:\d\d:\d\d\].*  $)", share=0),
+        Shape(head=r"\A\[\d{4}-\d\d-\d\d,? \d\d:\d\d", name=r"(?i)\.md$"),
+    ),
+)

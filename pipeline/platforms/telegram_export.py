@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from pipeline.platforms import fields, json_stream, kinds
 from pipeline.platforms.records import NO_TEXT, Broken, ImportOptions, Notice, Parsed, Skipped, Times
+from pipeline.platforms.shapes import ExportFormat, Shape
 from schemas.messages import FORWARDED, ChatIn, ChatKind
 
 # one chat's export has its messages at the top; that of all has a list of chats, and one of chats left
@@ -80,6 +81,24 @@ def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
                     text="This old export writes times without a zone; they are read as UTC. Say --tz."
                 )
         yield from reader.read(value, where)
+
+
+_MESSAGE = "id type date|date_unixtime"
+FORMAT = ExportFormat(
+    name="telegram",
+    of_bytes=parse,
+    looks=(
+        Shape(keys={"": "messages", "messages.item": _MESSAGE}),
+        Shape(keys={"*chats.list.item.messages.item": _MESSAGE}),
+        Shape(keys={"": "personal_information"}),
+        Shape(keys={"": "about chats|left_chats|contacts|stories|sessions"}),
+        # of a chat without messages
+        Shape(
+            keys={"": "type messages"},
+            head=r'"type":\s*"(?:\w+_(?:chat|group|supergroup|channel)|saved_messages|replies|verification_codes)"',
+        ),
+    ),
+)
 
 
 def _title(header: Mapping[str, Any]) -> str:

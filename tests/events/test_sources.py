@@ -28,8 +28,9 @@ SECRETS = {
     "slack": "8f742231b10e8888abcd99yyyzzz85a5",
     "discord": KEY.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw).hex(),
     "whatsapp": "0123456789abcdef0123456789abcdef",
+    "line": "fedcba9876543210fedcba9876543210",
 }
-PLATFORMS = ("telegram", "slack", "discord", "whatsapp", "matrix", "standard")
+PLATFORMS = ("telegram", "slack", "discord", "whatsapp", "matrix", "line", "standard")
 Headers = dict[str, str]
 
 
@@ -58,12 +59,18 @@ def whatsapp_headers(secret: str, body: bytes, _stamp: int) -> Headers:
     return {"X-Hub-Signature-256": "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()}
 
 
+def line_headers(secret: str, body: bytes, _stamp: int) -> Headers:
+    digest = hmac.new(secret.encode(), body, hashlib.sha256).digest()
+    return {"X-Line-Signature": base64.b64encode(digest).decode()}
+
+
 SIGNED: dict[str, Callable[[str, bytes, int], Headers]] = {
     "telegram": lambda secret, _body, _stamp: {"X-Telegram-Bot-Api-Secret-Token": secret},
     "slack": slack_headers,
     "discord": discord_headers,
     "whatsapp": whatsapp_headers,
     "matrix": lambda secret, _body, _stamp: {"Authorization": f"Bearer {secret}"},
+    "line": line_headers,
     "standard": standard_headers,
 }
 
@@ -118,7 +125,7 @@ def require_proof(client: httpx.Client, database: Database, platform: str) -> No
         if (replayed := signed(platform, secret, body, stamp)) != right:
             assert "5 minutes" in problem_of(send(client, path, body, replayed), 401)["detail"]
         else:
-            assert platform in ("telegram", "whatsapp", "matrix")
+            assert platform in ("telegram", "whatsapp", "matrix", "line")
     # nor is a source of the platform another one of it, and an unknown one is none
     other_path, _ = add(client, platform)
     if platform == "telegram":
@@ -144,6 +151,10 @@ def test_handshakes_are_answered(client: httpx.Client) -> None:
         body = json.dumps(ping).encode()
         answer = send(client, path, body, signed("discord", secret, body))
         assert (answer.json() if answer.content else None) == answered
+
+    path, secret = add(client, "line")
+    body = json.dumps({"destination": "U1", "events": []}).encode()
+    assert send(client, path, body, signed("line", secret, body)).status_code == 200
 
     # and WhatsApp's shows no secret in its URL
     made = client.post("/v1/sources", json={"platform": "whatsapp", "secret": SECRETS["whatsapp"]}).json()

@@ -12,7 +12,7 @@ from pipeline.platforms import discord as discord
 from pipeline.platforms import jsonlines, messenger, signal
 from pipeline.platforms import slack_export as slack
 from pipeline.platforms import telegram_export as telegram
-from pipeline.platforms.formats import FORMATS, detect
+from pipeline.platforms.formats import BY_NAME, FORMATS, detect
 from pipeline.platforms.records import ImportOptions
 from pipeline.platforms.whatsapp import export as whatsapp
 from schemas.errors import InvalidInput
@@ -117,6 +117,29 @@ def test_slack_takes_any_json(messages: list[Any], index: list[Any]) -> None:
 def test_lines_may_hold_any_json(ours: list[Any], signals: list[Any]) -> None:
     sort(jsonlines.parse(map(json.dumps, ours), OPTIONS))
     sort(signal.parse(map(json.dumps, signals), OPTIONS))
+
+
+WORDS = """mapping message author role content create_time id parent children uuid name chat_messages text sender
+    attachments files event_id type origin_server_ts room_id messages creator created_date message_id topic_id
+    post direct_post channel user props replies create_at channel_members msg ts u _id rid tmid file
+    parent_message_uuid current_node""".split()
+wild = st.recursive(
+    json_values,
+    lambda inner: st.dictionaries(st.sampled_from(WORDS), inner, max_size=8) | st.lists(inner),
+    max_leaves=12,
+)
+
+
+@FEW
+@given(st.lists(wild, max_size=4), st.text())
+def test_every_parser_takes_any_json_and_any_lines(values: list[Any], text: str) -> None:
+    for declared in BY_NAME.values():
+        for whole in (values, {"messages": values}, *values):
+            raw = json.dumps(whole, default=str)
+            if declared.of_bytes is not None:
+                sort(declared.of_bytes(io.BytesIO(raw.encode()), OPTIONS))
+            elif declared.of_lines is not None:
+                sort(declared.of_lines([raw, text, "10:11\tA\t" + text], OPTIONS))
 
 
 @given(st.text(), st.text())

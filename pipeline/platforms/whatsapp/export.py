@@ -31,6 +31,7 @@ from pipeline.platforms.records import (
     Skipped,
     Times,
 )
+from pipeline.platforms.shapes import ExportFormat, Shape
 from pipeline.platforms.whatsapp import whatsapp_text, whatsapp_time
 from pipeline.platforms.whatsapp.whatsapp_text import number_id, sender_id
 from schemas.messages import MAX_CONTENT_BYTES, ChatIn, ChatKind
@@ -287,3 +288,14 @@ class _WhatsAppReader:
             self._latest = sent_at
             self.senders[identity] = sender
         return message
+
+
+_BRACKET_WITHOUT_SECONDS = re.compile(r"\W*\[(?!.{0,40}\d[:.]\d\d[:.]\d\d)")
+
+
+def _begins(line: str) -> bool:
+    # in brackets WhatsApp writes seconds, others do not
+    return whatsapp_time.read_start(line) is not None and not _BRACKET_WITHOUT_SECONDS.match(line[:80])
+
+
+FORMAT = ExportFormat(name="whatsapp", of_lines=parse, loose=True, looks=(Shape(lines=_begins, share=0),))

@@ -22,7 +22,7 @@ _DOTS = re.compile(r"[.\s]+")
 _HALVES = {word: half for half in ("am", "pm", "night") for word in "|".join(PHRASES[half]).split("|")}
 _DAWN = 6
 # `a. m.`, `a.m.`, `am` and `AM` are one word: dots count as spaces, at most one between two letters
-_HALF = "|".join(
+HALF = "|".join(
     sorted((re.escape(word).replace(r"\ ", r"\.?\s?") + r"\.?" for word in _HALVES), key=len, reverse=True)
 )
 
@@ -47,7 +47,7 @@ def _starts(half: str, following: str = "") -> dict[Style, str]:
     }
 
 
-_STYLES = {style: re.compile(start, re.IGNORECASE) for style, start in _starts(_HALF).items()}
+_STYLES = {style: re.compile(start, re.IGNORECASE) for style, start in _starts(HALF).items()}
 _STYLES_WITH_OTHER_WORD = {
     style: re.compile(start, re.IGNORECASE) for style, start in _starts(_OTHER_WORD, _NAME_FOLLOWS).items()
 }
@@ -99,7 +99,7 @@ def read_start(line: str, styles: Iterable[Style] = ("dash", "bracket", "colon")
             hour=hour,
             minute=int(match["minute"]),
             second=int(match["second"] or 0),
-            half=_half(before or after, hour) if known else None,
+            half=half(before or after, hour) if known else None,
             unknown=None if known else before or after,
             english=after in {"AM", "PM"},
             korean=_HANGUL.search(before or after or "") is not None,
@@ -108,12 +108,12 @@ def read_start(line: str, styles: Iterable[Style] = ("dash", "bracket", "colon")
     return None
 
 
-def _half(word: str | None, hour: int) -> Literal["am", "pm"] | None:
+def half(word: str | None, hour: int) -> Literal["am", "pm"] | None:
     if word is None:
         return None
     plain = _DOTS.sub(" ", word).strip().lower()
-    half = _HALVES.get(plain) or _HALVES.get(plain.replace(" ", ""))
-    return "am" if half == "am" or (half == "night" and hour % 12 < _DAWN) else "pm"
+    found = _HALVES.get(plain) or _HALVES.get(plain.replace(" ", ""))
+    return "am" if found == "am" or (found == "night" and hour % 12 < _DAWN) else "pm"
 
 
 def _raw_length(head: str, visible: int) -> int:

@@ -37,8 +37,6 @@ from workers.api.state import ApiState, state_of
 router = APIRouter(tags=["events"], route_class=DirectRoute)
 
 Platform = Annotated[str, Path(json_schema_extra={"enum": list(platform_events.PARSERS)})]
-MAX_HOOK_BYTES = {"telegram": 2**20, "slack": 2**20, "discord": 2**20, "whatsapp": 4 * 2**20}
-"""More than these platforms send at once, by what they say."""
 MAX_SMALL = 20
 """Most events that are checked in the event loop."""
 SOURCE_SECONDS = 5.0
@@ -92,7 +90,8 @@ async def post_hook(request: Request, platform: Platform, source_id: str) -> Res
     source may not write to.
     """
     source = await _source(request, platform, source_id)
-    if platform in webhooks.BY_HEADER:
+    known = webhooks.PLATFORMS[platform]
+    if known.by_header:
         _require_proof(platform, source.secret, request.headers, b"")
 
     def proven(body: bytes) -> Response | list[Event]:
@@ -100,7 +99,7 @@ async def post_hook(request: Request, platform: Platform, source_id: str) -> Res
         return _handshake_or_events(platform, value_of(body))
 
     try:
-        async with received(request, MAX_HOOK_BYTES.get(platform, MAX_BODY_BYTES)) as body:
+        async with received(request, known.max_bytes or MAX_BODY_BYTES) as body:
             events = await off_loop(request, body, lambda: proven(body))
         if isinstance(events, Response):
             return events
@@ -114,7 +113,7 @@ async def post_hook(request: Request, platform: Platform, source_id: str) -> Res
         await run_in_threadpool(
             accept.report_left_out, database, source.key.tenant, platform, receipt.left_out, {}
         )
-    return Response(status_code=204) if platform == "discord" else _answer(receipt)
+    return Response(status_code=204) if known.answers_empty else _answer(receipt)
 
 
 @router.get(
@@ -124,11 +123,12 @@ async def post_hook(request: Request, platform: Platform, source_id: str) -> Res
     responses=responses(401, 503),
 )
 async def get_hook(request: Request, platform: Platform, source_id: str) -> Response:
-    """Answer WhatsApp's handshake."""
+    """Answer the handshake of a platform that asks for a token."""
     source = await _source(request, platform, source_id)
     parameters = request.query_params
     wanted = webhooks.verify_token(source.secret)
-    if platform != "whatsapp" or not webhooks.equal_secrets(parameters.get("hub.verify_token", ""), wanted):
+    asks = webhooks.PLATFORMS[platform].asks_for_token
+    if not asks or not webhooks.equal_secrets(parameters.get("hub.verify_token", ""), wanted):
         raise HttpError(401, "unproven", "hub.verify_token is missing or wrong.")
     return PlainTextResponse(parameters.get("hub.challenge", ""))
 
@@ -167,18 +167,15 @@ def _find(api: ApiState, source_id: str) -> SecretSource | None:
 
 def _require_proof(platform: str, secret: str, headers: Mapping[str, str], body: bytes) -> None:
     require_off_loop(body)
-    reason = webhooks.check_proof(platform, secret, headers, body, time.time())
+    reason = webhooks.check_proof(webhooks.PLATFORMS[platform], secret, headers, body, time.time())
     if reason is not None:
         raise HttpError(401, "unproven", f"This is not proven to come from the platform: {reason}.")
 
 
 def _handshake_or_events(platform: str, value: Any) -> Response | list[Event]:
     """Return the answer to a platform's handshake with a new URL, or else its events."""
-    match platform, value:
-        case "slack", {"type": "url_verification", "challenge": str() as challenge}:
-            return JSONResponse({"challenge": challenge})
-        case "discord", {"type": 1} if "event" not in value:
-            return JSONResponse({"type": 1})
+    if (answer := webhooks.PLATFORMS[platform].handshake(value)) is not None:
+        return JSONResponse(answer)
     # nobody could send it in parts
     return platform_events.parse_events(platform, value, most=None)
 

@@ -89,11 +89,12 @@ def post_source(api: Api, tenant: Tenant, caller: ByCaller, source: Body[SourceI
         raise GrantsTooMuch(
             "your key has not the scope ingest itself, which a source confers", field="scopes"
         )
-    made = webhooks.new_secret(source.platform) if source.secret is None else None
+    known = webhooks.PLATFORMS[source.platform]
+    made = known.secret.new() if source.secret is None else None
     secret = source.secret or made
     if secret is None:
         raise InvalidInput(f"secret is missing: {source.platform} has one of its own", field="secret")
-    if (problem := webhooks.problem_with_secret(source.platform, secret)) is not None:
+    if (problem := known.secret.problem_with(secret)) is not None:
         raise InvalidInput(f"secret: {problem}", field="secret")
     source_id = secrets.token_urlsafe(16)
     with api.database.tenant(tenant) as connection:
@@ -103,7 +104,7 @@ def post_source(api: Api, tenant: Tenant, caller: ByCaller, source: Body[SourceI
         **_shown_source(row),
         path=f"/v1/events/{source.platform}/{source_id}",
         secret=made,
-        verify_token=webhooks.verify_token(secret) if source.platform == "whatsapp" else None,
+        verify_token=webhooks.verify_token(secret) if known.asks_for_token else None,
     )
 
 

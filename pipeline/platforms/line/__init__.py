@@ -1,0 +1,1 @@
+"""LINE: the histories that its apps save, and the webhooks of its Messaging API."""

@@ -1,0 +1,143 @@
+"""Parse webhooks of LINE's Messaging API, each a batch: they hold ids and no names, and none of a bot's own messages.
+
+What LINE sends again has the ids of its messages again. A channel on standby hears what another answers.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pipeline.platforms import fields
+from pipeline.platforms.fields import dict_of, text_of
+from pipeline.platforms.platform import Platform, by_signature, in_base64
+from pipeline.platforms.records import Event, MemberChange, ReadMessage, Skipped
+from schemas.errors import InvalidInput
+from schemas.messages import ChatIn
+
+_MEDIA = {"image": "image", "video": "video", "audio": "audio", "file": "document", "sticker": "sticker"}
+_READ = (*_MEDIA, "text", "location")
+# events in which nobody writes anything to a chat
+_SIGNALS = (
+    *(
+        "follow",
+        "unfollow",
+        "join",
+        "leave",
+        "beacon",
+        "accountLink",
+        "things",
+        "videoPlayComplete",
+        "membership",
+    ),
+    *("activated", "deactivated", "botSuspended", "botResumed", "module", "delivery", "read"),
+)
+_KINDS_OF_CHAT = {"user": "direct", "group": "group", "room": "group"}
+
+
+def parse(value: Any) -> Iterator[Event]:
+    """Parse a webhook's body, of which the test has no events. Raises `InvalidInput` for anything else."""
+    events = value.get("events") if isinstance(value, dict) else None
+    if not isinstance(events, list):
+        raise InvalidInput("the body is no webhook of LINE: events is missing or no list", field="events")
+    yield from fields.each_of(events, "events", _event)
+
+
+def _event(raw: dict[str, Any], where: str) -> Iterator[Event]:
+    kind, source = fields.id_of(raw.get("type"), "type"), dict_of(raw.get("source"))
+    if kind.startswith(_SIGNALS):
+        yield fields.not_kept(where, kind)
+        return
+    chat = _chat(source)
+    at = fields.time_of(raw.get("timestamp"), "timestamp")
+    match kind:
+        case "message":
+            yield from _message(raw, dict_of(raw.get("message")), where, chat, source)
+        case "unsend":
+            message_id = dict_of(raw.get("unsend")).get("messageId")
+            yield fields.deletion(where, chat.chat_id, message_id, "unsend.messageId")
+        case "memberJoined" | "memberLeft":
+            came = kind == "memberJoined"
+            listed = dict_of(raw.get("joined" if came else "left")).get("members")
+            people = tuple(_person(member) for member in fields.dicts_of(listed))
+            yield chat
+            changed = {"joined": people} if came else {"left": people}
+            yield MemberChange(where=where, chat_id=chat.chat_id, at=at, **changed)
+        case "postback":
+            yield from _postback(raw, where, chat, source)
+        case _:
+            yield fields.no_message(where, "LINE", kind, ())
+
+
+def _chat(source: dict[str, Any]) -> ChatIn:
+    kind = str(source.get("type"))
+    key = fields.id_of(source.get(f"{kind}Id"), f"source.{kind}Id")
+    return ChatIn.model_validate(
+        {"chat_id": f"line:{key}", "platform": "line", "kind": _KINDS_OF_CHAT.get(kind)}
+    )
+
+
+def _person(source: dict[str, Any]) -> str:
+    return f"line:{fields.id_of(source.get('userId'), 'source.userId')}"
+
+
+def _message(
+    raw: dict[str, Any], message: dict[str, Any], where: str, chat: ChatIn, source: dict[str, Any]
+) -> Iterator[Event]:
+    kind = fields.id_of(message.get("type"), "message.type")
+    if kind not in _READ:
+        yield fields.no_message(where, "LINE", kind, ())
+    text = fields.labelled(kind, message)
+    if kind == "text":
+        text = text_of(message.get("text"))
+    elif kind == "location":
+        names = (message.get("title"), message.get("address"))
+        text = fields.location(message.get("latitude", ""), message.get("longitude", ""), *names)
+    elif kind == "sticker":
+        # what somebody wrote on a sticker of their own
+        text = text_of(message.get("text"))
+    elif kind in _MEDIA:
+        text = ""
+    media = (
+        [fields.attachment(_MEDIA[kind], fields.name_of(message.get("fileName")))] if kind in _MEDIA else []
+    )
+    record = _record(raw, where, chat, source, message.get("id"), text, media, message.get("quotedMessageId"))
+    if kind in _READ or not isinstance(record, Skipped):
+        yield from (chat, record)
+
+
+def _postback(raw: dict[str, Any], where: str, chat: ChatIn, source: dict[str, Any]) -> Iterator[Event]:
+    """Yield what somebody chose of a date picker or a menu; the data of a button are the bot's own."""
+    chosen = dict_of(raw.get("postback", {}), "params")
+    text = next(filter(None, (text_of(chosen.get(name)) for name in ("datetime", "date", "time"))), "")
+    if not text:
+        yield fields.not_kept(where, "postback")
+        return
+    yield chat
+    yield _record(raw, where, chat, source, raw.get("webhookEventId"), text, [], None)
+
+
+def _record(
+    raw: dict[str, Any],
+    where: str,
+    chat: ChatIn,
+    source: dict[str, Any],
+    own_id: object,
+    text: str,
+    media: list[dict[str, str]],
+    answered: object,
+) -> ReadMessage:
+    # in a group LINE does not tell who does not agree to it
+    sender = _person(source) if source.get("userId") else f"line:unknown@{chat.chat_id.removeprefix('line:')}"
+    return fields.read_message(
+        where,
+        chat.chat_id,
+        text=text,
+        media=media,
+        metadata={},
+        external_id=fields.id_of(own_id, "message.id"),
+        sender_id=sender,
+        sent_at=raw.get("timestamp"),
+        reply_to=answered if isinstance(answered, str) else None,
+    )
+
+
+PLATFORM = Platform(parse=parse, proof=by_signature("x-line-signature", in_base64), max_bytes=2**20)
