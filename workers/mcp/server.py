@@ -186,7 +186,7 @@ class ApiCaller:
             return name
         if chat_id is None:
             known = await self.ask("GET /v1/users/{user_id}", {"user_id": name, "limit": 1})
-            if any(sender["names"] for sender in known["senders"]) or known["current"] or known["earlier"]:
+            if known["chats"] or known["memories"] or known["senders"]:
                 return name
             raise CallRefused(
                 f"{name} is no known id: name the chat, too, or give an id from what was found."

@@ -51,12 +51,14 @@ class _Settings(Exchange):
         path = buffer or os.environ.get("BACKSCROLL_BUFFER")
         self.url = (url or os.environ.get("BACKSCROLL_URL") or DEFAULT_URL).rstrip("/")
         if not self.url.startswith(("http://", "https://")):
-            raise ValueError(f"{self.url!r} is not a URL: it must begin with http:// or https://")
+            raise ValueError("the URL must begin with http:// or https://")
         headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
         try:
             self._connect(base_url=self.url, headers=headers)
-        except httpx.InvalidURL as error:
-            raise ValueError(f"{self.url!r} is not a URL: {error}") from error
+        except httpx.InvalidURL:
+            # which would quote a password
+            encode = "percent-encode what is special in its user and password, such as %23 for #"
+            raise ValueError(f"the URL has a host or a port that is none: {encode}") from None
         self._buffer = Buffer(Path(path), max_buffered) if path else None
         self._patience = patience
 
