@@ -56,14 +56,14 @@ class _Settings(Exchange):
         path = buffer or os.environ.get("BACKSCROLL_BUFFER")
         self.url = (url or os.environ.get("BACKSCROLL_URL") or DEFAULT_URL).rstrip("/")
         if not self.url.startswith(("http://", "https://")):
-            raise ValueError("the URL must begin with http:// or https://")
+            raise ValueError("this is not a URL: it must begin with http:// or https://")
         headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
         try:
             self._connect(base_url=self.url, headers=headers)
         except httpx.InvalidURL:
             # which would quote a password
             encode = "percent-encode what is special in its user and password, such as %23 for #"
-            raise ValueError(f"the URL has a host or a port that is none: {encode}") from None
+            raise ValueError(f"this is not a URL that can be called: {encode}") from None
         self._buffer = Buffer(Path(path), max_buffered) if path else None
         self._patience = patience
 
