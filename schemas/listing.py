@@ -17,6 +17,8 @@ class ChatFilter(Closed):
 
     after: Id | None = None
     """The last `chat_id` of the previous page."""
+    order: Literal["id", "latest"] = "id"
+    """`latest`: the latest active first."""
     limit: Limit = 100
 
 

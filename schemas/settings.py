@@ -18,7 +18,12 @@ from schemas.facts import RULES
 from schemas.kinds import NEEDS, ROLLUP
 from schemas.sessions import EXTRACTIVE
 
-_REDIS = re.compile(r"rediss?://([^/@\s]*@)?[^/@:\s\[\]]*(\[[0-9a-fA-F:.]+\])?(:\d{1,5})?(/\d*)?(\?\S*)?")
+_ENCODED = (
+    "with a port of at most 65535, and whatever is special in the user or the password percent-encoded: %23 for #, "
+    "%40 for @, %3F for ?, %25 for %, %2F for /, %5B for ["
+)
+_MAX_PORT = 65535
+_SPECIAL = re.compile(r"[@\[\]\s]|%(?![0-9a-fA-F]{2})")
 # what a `rediss://` URL may say, with what it says by default: kombu would verify nothing
 _TLS: dict[str, str | None] = {
     "ssl_cert_reqs": "required",
@@ -54,6 +59,17 @@ def without_secrets(url: str) -> str:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
+def _require_server(url: str, *schemes: str) -> None:
+    """Raise `ValueError` unless a URL names a host, and nothing of a login was taken for another part of it."""
+    parts = urlsplit(url)
+    login, _, host = parts.netloc.rpartition("@")
+    rest = f"{parts.path}?{parts.query}"
+    if parts.scheme not in schemes or not parts.hostname or parts.port == 0 or parts.fragment:
+        raise ValueError
+    if _SPECIAL.search(login) or re.search(r"[@\s]", rest) or re.search(r"\s|%(?!25)", host):
+        raise ValueError
+
+
 def postgres_parameters(url: str) -> dict[str, Any]:
     """Read a Postgres URL as libpq does, so that every driver and program reads the same.
 
@@ -64,17 +80,23 @@ def postgres_parameters(url: str) -> dict[str, Any]:
     from psycopg.conninfo import conninfo_to_dict
 
     scheme, separator, rest = url.partition("://")
-    problem = "must look like postgresql://user:password@host:5432/backscroll"
+    problem = f"must look like postgresql://user:password@host:5432/backscroll, {_ENCODED}"
     if not separator or scheme not in {"postgresql", "postgres", "postgresql+psycopg"}:
         raise ValueError(problem)
     try:
-        return conninfo_to_dict(f"postgresql://{rest}")
+        parameters = conninfo_to_dict(f"postgresql://{rest}")
     except ProgrammingError as error:
         if unknown := _UNKNOWN_OPTION.search(str(error)):
             problem = (
                 f"has the option {unknown[1]}, which Postgres' own library does not know: remove it. Allowed are "
                 "libpq's, such as ?sslmode=verify-full; behind a pooler or with a schema of its own none is needed"
             )
+    else:
+        # libpq ends the login at the first / or @, and takes the rest of a password for hosts, ports and a database
+        after_login = re.sub(r"^[^/@]*@", "", rest).partition("?")[0]
+        ports = filter(None, str(parameters.get("port") or "").split(","))
+        if "@" not in after_login and all(port.isdecimal() and 0 < int(port) <= _MAX_PORT for port in ports):
+            return parameters
     raise ValueError(problem)
 
 
@@ -83,8 +105,19 @@ def redis_url(url: str) -> str:
 
     Raises `ValueError` that quotes no password.
     """
-    if not _REDIS.fullmatch(url):
-        raise ValueError("must look like redis://:password@host:6379/0, or rediss:// for TLS")
+    # not for a command that only asks the HTTP API
+    from redis.connection import parse_url as read_by_redis
+
+    try:
+        _require_server(url, "redis", "rediss")
+        read = read_by_redis(url.partition("?")[0])  # type: ignore[no-untyped-call]
+    except ValueError:
+        read = {}
+    # redis-py passes over what is no number
+    if not read or str(read.get("db", "")) != re.sub(r"^0+(?=\d)", "", urlsplit(url).path.strip("/")):
+        raise ValueError(
+            f"must look like redis://:password@host:6379/0, or rediss:// for TLS, {_ENCODED}"
+        ) from None
     server, _, query = url.partition("?")
     parameters = dict(parse_qsl(query, keep_blank_values=True))
     known = _TLS if server.startswith("rediss") else {}
@@ -120,7 +153,22 @@ def _also(prefix: str, name: str, default: Any) -> Any:
 
 # Empty is unset: so a secret in a file that every process reads is hidden from those that are not to have it.
 Secret = Annotated[SecretStr | None, BeforeValidator(lambda value: value or None)]
-HttpUrl = Annotated[str, Field(pattern=r"^https?://[^/\s]+(/\S*)?$")]
+
+
+def http_url(url: str) -> str:
+    """Return an HTTP URL that can be called. Raises `ValueError` that quotes no password."""
+    # not before there is one
+    from httpx2 import URL, InvalidURL
+
+    try:
+        _require_server(url, "http", "https")
+        URL(url)
+    except (ValueError, InvalidURL):
+        raise ValueError(f"must look like https://models.example.org:8443/v1, {_ENCODED}") from None
+    return url
+
+
+HttpUrl = Annotated[str, AfterValidator(http_url)]
 
 
 def _default_data_dir() -> Path:

@@ -14,7 +14,7 @@ bot = discord.Client(intents=intents, enable_debug_events=True)
 @bot.event
 async def on_socket_raw_receive(dispatch):
     if '"t":"MESSAGE_' in dispatch:
-        await memory.event("discord", dispatch)
+        await memory.tee("discord", dispatch)
 
 
 @bot.event

@@ -13,7 +13,7 @@ bot = App(token=token, signing_secret=secret, ignoring_self_events_enabled=False
 
 @bot.middleware
 def tee(body, next):
-    memory.event("slack", body)
+    memory.tee("slack", body)
     next()
 
 

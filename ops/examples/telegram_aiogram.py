@@ -12,7 +12,7 @@ memory, model, bot = AsyncBackscroll(buffer="backscroll.sqlite"), AsyncOpenAI(),
 
 @bot.update.outer_middleware()
 async def tee(handler, update, data):
-    await memory.event("telegram", update.model_dump_json(by_alias=True, exclude_none=True))
+    await memory.tee("telegram", update.model_dump_json(by_alias=True, exclude_none=True))
     return await handler(update, data)
 
 
@@ -22,7 +22,7 @@ async def answer(message):
     context = await memory.context(chat, message.text, user_id=asker)
     completion = await model.chat.completions.create(model="gpt-4.1-mini", messages=context.messages)
     sent = await message.reply(completion.choices[0].message.content)
-    await memory.event("telegram", sent.model_dump_json(by_alias=True, exclude_none=True))  # its own message
+    await memory.tee("telegram", sent.model_dump_json(by_alias=True, exclude_none=True))  # its own message
 
 
 bot.run_polling(Bot(os.environ["BOT_TOKEN"]), allowed_updates=list(UpdateType))

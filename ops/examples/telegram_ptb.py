@@ -15,10 +15,10 @@ async def answer(update, _):
     context = await memory.context(f"telegram:{message.chat_id}", message.text, user_id=asker)
     completion = await model.chat.completions.create(model="gpt-4.1-mini", messages=context.messages)
     sent = await message.reply_text(completion.choices[0].message.content)
-    await memory.event("telegram", sent.to_dict())  # Telegram does not deliver a bot's own messages
+    await memory.tee("telegram", sent.to_dict())  # Telegram does not deliver a bot's own messages
 
 
 bot = Application.builder().token(os.environ["BOT_TOKEN"]).build()
-bot.add_handler(TypeHandler(Update, lambda update, _: memory.event("telegram", update.to_dict())), group=-1)
+bot.add_handler(TypeHandler(Update, lambda update, _: memory.tee("telegram", update.to_dict())), group=-1)
 bot.add_handler(MessageHandler(filters.UpdateType.MESSAGE & filters.Regex(r"\?$"), answer))
 bot.run_polling(allowed_updates=Update.ALL_TYPES)

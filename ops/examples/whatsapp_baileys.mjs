@@ -11,7 +11,7 @@ const { state, saveCreds } = await useMultiFileAuthState("auth");
 const socket = makeWASocket({ auth: state });
 socket.ev.on("creds.update", saveCreds);
 socket.ev.process(async (events) => {
-  await post("/v1/events/baileys", events);
+  await post("/v1/events/baileys", events).catch(console.error);
   for (const { key, message } of events["messages.upsert"]?.messages ?? []) {
     const text = message?.conversation ?? message?.extendedTextMessage?.text ?? "";
     if (key.fromMe || !text.endsWith("?")) continue;

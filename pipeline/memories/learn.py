@@ -37,7 +37,6 @@ from pipeline.store.memories.learned import Evidence
 from pipeline.store.messages import messages
 from pipeline.store.operations import counters
 from pipeline.store.sessions import sessions
-from pipeline.text.duplicates import fingerprint
 from schemas.errors import BudgetSpent, LeaseLost, ProviderFailed, ProviderRejected
 from schemas.facts import RULES, Fact, KnownFact
 from schemas.memories import MemoryIn
@@ -307,7 +306,7 @@ def _is_kept_out(connection: Connection, owner: FactOwner, fact: Fact, saying: S
         agent_id=owner.agent_id,
         said_at=saying[0].sent_at,
     )
-    return suppression.keeps_out(connection, memory, fingerprint(fact.content))
+    return suppression.keeps_out(connection, memory)
 
 
 def _evidence(fact: Fact, saying: Sequence[Message], read: SessionRead, model: str) -> Evidence:

@@ -53,8 +53,7 @@ def edit(database: Database, tenant_id: str, identity: UUID, change: MemoryEdit)
                     "content: question and answer stay as they were: remove the memory, or add a statement",
                     field="content",
                 )
-            words = fingerprint(change.content)
-            if suppression.keeps_out(connection, _as_memory_in(row, _owner(row), change.content), words):
+            if suppression.keeps_out(connection, _as_memory_in(row, _owner(row), change.content)):
                 return Changed(outcome="kept_out", id=identity)
             digest = fingerprint(change.content, row.learned_in)
             _require_unique(connection, identity, _owner(row), digest, "content")
@@ -93,9 +92,7 @@ def promote(database: Database, tenant_id: str, identity: UUID, promotion: Memor
                 + (f"and can be promoted to {' or '.join(wider)}" if wider else "the widest there is"),
                 field="scope",
             )
-        if suppression.keeps_out(
-            connection, _as_memory_in(row, owner, row.content), fingerprint(row.content)
-        ):
+        if suppression.keeps_out(connection, _as_memory_in(row, owner, row.content)):
             return Changed(outcome="kept_out", id=identity)
         _require_unique(connection, identity, owner, bytes(row.content_hash), "scope")
         store.promote(connection, identity, owner)

@@ -66,9 +66,7 @@ def write(
     """Write a memory in the caller's transaction, under `suppression_list.lock` of the chat that it was learned in."""
     lives_for = session_lifetime if memory.scope == "session" and memory.expires_at is None else None
     memory = _placed(connection, memory)
-    if suppression.keeps_out(connection, memory, fingerprint(memory.content)) or not _remembers(
-        connection, memory
-    ):
+    if suppression.keeps_out(connection, memory) or not _remembers(connection, memory):
         return Written(outcome="kept_out")
     chats.ensure_tenant(connection, tenant_id)
     digest = fingerprint(memory.content, memory.learned_in)

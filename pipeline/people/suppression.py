@@ -18,6 +18,7 @@ from pipeline.platforms.identity import in_other_chat
 from pipeline.store import identities
 from pipeline.store.connections.database import Database
 from pipeline.store.erasure import suppression as store
+from pipeline.text.duplicates import fingerprints_ever
 from schemas.memories import MemoryIn
 from schemas.messages import MessageIn
 
@@ -164,21 +165,24 @@ def deleted(connection: Connection, chat_id: str, external_ids: Sequence[str]) -
     return {name[-1] for name in _listed(connection, store.key(connection), names)}
 
 
-def keeps_out(connection: Connection, memory: MemoryIn, content_hash: bytes) -> bool:
+def keeps_out(connection: Connection, memory: MemoryIn) -> bool:
     """Tell whether a memory must not be written, as its person or place was forgotten or switched off.
 
     Call it under the lock of the chat that it was learned in. A memory that does not say when it was learned counts
     as learned now, unless the same one was forgotten: then it counts as that one coming back.
     """
-    entry: Named = ("memory", *memory_names(memory.scope, memory.user_id, memory.agent_id, content_hash))
+    owner = memory.scope, memory.user_id, memory.agent_id
+    entries: list[Named] = [
+        ("memory", *memory_names(*owner, words)) for words in fingerprints_ever(memory.content)
+    ]
     around: list[Named] = [("tenant",)]
     if memory.learned_in is not None:
         around.append(("chat", memory.learned_in))
     if memory.user_id is not None:
         around += _sender_names(memory.user_id)
-    listed = _listed(connection, store.key(connection), [entry, *around])
+    listed = _listed(connection, store.key(connection), [*entries, *around])
     at = memory.said_at
-    if entry in listed and (at is None or _reaches(listed[entry], at)):
+    if any(entry in listed and (at is None or _reaches(listed[entry], at)) for entry in entries):
         return True
     return any(_reaches(listed[name], at) for name in around if name in listed)
 

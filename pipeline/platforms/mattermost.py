@@ -7,7 +7,8 @@ from typing import Any
 from pipeline.platforms import fields, jsonlines
 from pipeline.platforms.fields import dict_of, dicts_of, text_of
 from pipeline.platforms.identity import ImportIds
-from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Skipped
+from pipeline.platforms.kinds import MAX_KIND_CHARS
+from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Skipped, Unread
 from pipeline.platforms.shapes import ExportFormat, Shape
 
 # lines that nobody wrote
@@ -73,7 +74,7 @@ class _MattermostReader:
                 title = ", ".join(self._names.get(member, member) for member in members)
                 yield from self._thread(held, where, ",".join(members), title, grouped=len(members) > 2)
             case _ if kind not in _ABOUT:
-                yield fields.no_message(where, "Mattermost", kind, ())
+                yield Unread(where=where, platform="Mattermost", kind=kind[:MAX_KIND_CHARS], known=False)
 
     def _thread(
         self, raw: dict[str, Any], where: str, key: str, title: str, *, grouped: bool

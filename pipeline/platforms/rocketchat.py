@@ -8,7 +8,7 @@ from typing import IO, Any, cast
 
 from pipeline.platforms import fields, json_stream, jsonlines
 from pipeline.platforms.fields import dict_of, dicts_of, text_of
-from pipeline.platforms.records import Broken, ImportOptions, Parsed, Skipped
+from pipeline.platforms.records import Broken, ImportOptions, Parsed, Skipped, Unread
 from pipeline.platforms.shapes import HEAD_CHARS, ExportFormat, Shape
 
 # the link to the message that is answered, before the text
@@ -51,7 +51,7 @@ def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
         if kind not in _WRITTEN or raw.get("_hidden"):
             yield Skipped(where=where, reason="deleted message" if raw.get("_hidden") else "service message")
         elif kind == "e2e":
-            yield fields.no_message(where, "Rocket.Chat", "encrypted message", (), ("encrypted message",))
+            yield Unread(where=where, platform="Rocket.Chat", kind="encrypted message")
         else:
             yield from _message(raw, where, chat_id, reader)
 

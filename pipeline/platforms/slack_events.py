@@ -9,6 +9,8 @@ from schemas.errors import InvalidInput
 from schemas.messages import ChatIn, ChatKind
 
 EVENTS = kinds.load("slack_events")
+# slash commands, shortcuts, buttons and forms
+_OF_INTERACTIONS = {"command", "trigger_id", "response_url", "action_id", "view"}
 
 
 def parse(value: Any) -> Iterator[Event]:
@@ -18,6 +20,9 @@ def parse(value: Any) -> Iterator[Event]:
         envelope = fields.dict_of(envelope.get("payload"))
     event = fields.dict_of(envelope.get("event")) if envelope.get("type") == "event_callback" else envelope
     kind = event.get("type")
+    if event is envelope and event.keys() & _OF_INTERACTIONS:
+        yield fields.not_kept("body", kind or "slash_command")
+        return
     if not isinstance(kind, str) or not kind:
         raise InvalidInput(
             "the body is neither an event of Slack's nor an event_callback that holds one: type is missing",
@@ -33,7 +38,8 @@ def parse(value: Any) -> Iterator[Event]:
 
 def _event(raw: dict[str, Any], kind: str, bots: set[str]) -> Iterator[Event]:
     match kind:
-        case "message":
+        # whoever subscribes to both is told of a mention twice, with one ts
+        case "message" | "app_mention":
             yield from _message(raw, bots)
         case "member_joined_channel" | "member_left_channel":
             chat = _chat(raw.get("channel"), raw.get("channel_type"))

@@ -19,6 +19,7 @@ _NEGATION = re.compile(
     re.IGNORECASE,
 )
 _NUMBER = re.compile(r"\d+")
+_FULL_STOPS = ".。．｡۔।"
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,10 +101,23 @@ def _claims(text: str) -> tuple[Sequence[str], bool]:
 
 
 def fingerprint(text: str, chat_id: str | None = None) -> bytes:
-    """Return a hash of a text's words, or of these in a chat, whatever their case and the spaces between them.
+    """Return a hash of a text's words, or of these in a chat, whatever their case, spaces and final full stop.
 
-    >>> fingerprint("We meet on  Mondays.") == fingerprint("we meet on mondays.")
+    >>> fingerprint("We meet on  Mondays.") == fingerprint("we meet on mondays")
     True
     """
-    plain = blake2b(" ".join(text.split()).casefold().encode(), digest_size=16).digest()
+    plain = _hash_of(_words_of(text))
     return plain if chat_id is None else sha256(plain + chat_id.encode()).digest()[:16]
+
+
+def fingerprints_ever(text: str) -> list[bytes]:
+    """Return the fingerprint of a text, and those of earlier releases, which told full stops apart."""
+    return [_hash_of(_words_of(text) + stop) for stop in ("", *_FULL_STOPS)]
+
+
+def _words_of(text: str) -> str:
+    return " ".join(text.split()).casefold().rstrip(_FULL_STOPS).rstrip()
+
+
+def _hash_of(words: str) -> bytes:
+    return blake2b(words.encode(), digest_size=16).digest()

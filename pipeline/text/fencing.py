@@ -8,8 +8,6 @@ TAG = "backscroll-recalled"
 OPEN = f"<{TAG}>"
 CLOSE = f"</{TAG}>"
 
-_FENCED = re.compile(rf"<{TAG}>.*?(?:</{TAG}>|\Z)", re.IGNORECASE | re.DOTALL)
-
 # What a reader takes for a letter of the tag without it being one by Unicode's compatibility mappings: Cyrillic, Greek,
 # Coptic, Armenian, Cherokee, Lisu, small capitals, figures (after Unicode's confusables.txt).
 _LOOK_ALIKES = {
@@ -74,7 +72,14 @@ _NOT_SHOWN = re.compile(
 # Between the letters there may stand whatever is no letter, such as hyphens of all kinds, and nothing to see.
 _NO_LETTER = rf"(?:[^\w{_LESS_THAN}]|[_{_IGNORABLE}])*+"
 _JOINED = rf"{_NO_LETTER}(?:[{_LESS_THAN}]{_NO_LETTER}){{0,4}}+"
-_OWN_TAG = re.compile(rf"[{_LESS_THAN}](?={_JOINED}{_JOINED.join(_written_like())})")
+# A bracket may be written as HTML does, once or repeatedly.
+_OPENING = rf"(?:[{_LESS_THAN}]|&(?:amp;)*+(?:lt|LT|#0*60|#[xX]0*3[cC]);?)"
+_LETTERS = _JOINED.join(_written_like())
+_OWN_TAG = re.compile(rf"{_OPENING}(?={_JOINED}{_LETTERS})")
+_SLASHED = rf"[^\w{_LESS_THAN}/\uff0f\u2044\u2215]*+[/\uff0f\u2044\u2215]"
+_CLOSING = rf"{_OPENING}(?={_SLASHED}){_JOINED}{_LETTERS}"
+_ENDING = r"(?:[^\S\n]*(?:[>\uff1e\ufe65\u203a\u3009]|&(?:amp;)*+(?:gt|GT|#0*62|#[xX]0*3[eE]);?))?"
+_FENCED = re.compile(rf"{_OPENING}(?!{_SLASHED}){_JOINED}{_LETTERS}.*?(?:{_CLOSING}{_ENDING}|\Z)", re.DOTALL)
 
 # Some servers take in any text for the end of a turn, a call or a thought what their model writes so: `<|im_end|>`,
 # `</think>`, `[INST]`. Each model has its own, so that any word in angle brackets may be one, and any in square ones
@@ -120,5 +125,7 @@ def without_recalled(text: str) -> str:
 
     >>> without_recalled("As you said: <backscroll-recalled>the code is 1234</backscroll-recalled> right?")
     'As you said:  right?'
+    >>> without_recalled("&lt;Backscroll-Recalled&gt;the code is 1234< / backscroll-recalled > right?")
+    ' right?'
     """
-    return _FENCED.sub("", text) if OPEN in text.lower() else text
+    return _FENCED.sub("", text)

@@ -4,6 +4,8 @@ A framework takes seconds to import, which whoever collects these stories need n
 """
 
 import asyncio
+import base64
+import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -83,6 +85,130 @@ def test_a_history_of_langchain_keeps_calls_of_tools_and_images_whole_and_is_sea
     assert asyncio.run(retriever.ainvoke("кота"))[0].page_content == "Кто кормил кота?"
 
 
+PNG = base64.b64encode(bytes(range(256)) * 400).decode()
+"""A picture of 137 KB."""
+
+
+def said_in(memory: Backscroll) -> list[tuple[str, str]]:
+    return [(message["role"], message["content"]) for message in memory.latest(CHAT)]
+
+
+def test_what_people_and_models_say_in_langchain_is_theirs_however_it_is_sent(memory: Backscroll) -> None:
+    from backscroll_client.langchain import BackscrollChatMessageHistory
+    from langchain_core.messages import (
+        AIMessage,
+        AIMessageChunk,
+        ChatMessage,
+        HumanMessage,
+        RemoveMessage,
+        ToolMessage,
+    )
+
+    history = BackscrollChatMessageHistory(memory, CHAT, ANN)
+    thought = {"type": "thinking", "thinking": "Hm", "signature": PNG[:600]}
+    calls = [{"name": "look", "args": {"at": "ボイラー"}, "id": "toolu_1"}]
+    by_responses = [
+        {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm"}]},
+        {"type": "text", "text": "Четвёртого мая.", "annotations": []},
+    ]
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}
+    by_url = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
+    # When a person sends pictures, and models of several providers answer, streamed or with thoughts and calls
+    history.add_messages(
+        [
+            HumanMessage([{"type": "text", "text": "この漏れを見て"}, picture], id="h1"),
+            HumanMessage([by_url]),
+            HumanMessage([{"type": "image", "base64": PNG, "mime_type": "image/png", "caption": "غروب"}]),
+            AIMessageChunk("Das ") + AIMessageChunk("sehe ich."),
+            AIMessage([thought, {"type": "text", "text": "I see."}], id="a1"),
+            AIMessage(
+                [{"type": "text", "text": "Moment."}, {"type": "tool_use", "id": "toolu_1"}], tool_calls=calls
+            ),
+            ToolMessage([{"type": "text", "text": "1.4 bar"}, picture], tool_call_id="toolu_1"),
+            AIMessage(by_responses),
+            ChatMessage("Merci", role="user"),
+        ]
+    )
+    # Then it is in words, by whom it was
+    words = [said for said in said_in(memory) if said[0] != "tool"]
+    assert words == [
+        ("user", "この漏れを見て [picture]"),
+        ("user", "[picture]"),
+        ("user", "[picture] غروب"),
+        ("assistant", "Das sehe ich."),
+        ("assistant", "I see."),
+        ("assistant", "Moment."),
+        ("assistant", "Четвёртого мая."),
+        ("user", "Merci"),
+    ]
+    assert PNG[1000:1100] not in json.dumps(memory.latest(CHAT))
+    # and the model gets back what it needs, with its thoughts and calls
+    kept = history.messages
+    assert [message.type for message in kept] == "human human human ai ai ai tool ai human".split()
+    assert kept[4].content == [thought, {"type": "text", "text": "I see."}]
+    assert [(call["name"], call["args"], call["id"]) for call in kept[5].tool_calls] == [
+        ("look", {"at": "ボイラー"}, "toolu_1")
+    ]
+    assert kept[6].content[1] == {"type": "text", "text": "[picture]"}
+    # and the same message is stored once, and can be taken back by its id
+    history.add_messages([HumanMessage("この漏れを見て", id="h1"), AIMessage("I see.", id="a1")])
+    assert len(history.messages) == len(kept)
+    history.add_messages([RemoveMessage("h1"), HumanMessage("Noch da?")])
+    assert history.messages[-1].content == "Noch da?"
+    assert "h1" not in [message["external_id"] for message in memory.latest(CHAT)]
+    # and an edit is what the model is given
+    memory.edit(CHAT, "a1", "I see nothing.")
+    assert "I see nothing." in [message.content for message in history.messages]
+
+
+def test_what_people_and_agents_say_in_openai_agents_is_theirs_however_it_is_sent(
+    url: str, memory: Backscroll
+) -> None:
+    from agents.testing import assistant_message
+    from backscroll_client.openai_agents import BackscrollSession
+
+    look = [
+        {"type": "input_text", "text": "Смотри, течёт"},
+        {"type": "input_image", "image_url": f"data:image/png;base64,{PNG}", "detail": "auto"},
+    ]
+    spoken = [{"type": "input_audio", "input_audio": {"data": PNG, "format": "wav"}}]
+    lease = [{"type": "input_file", "file_id": "file-1", "filename": "قرارداد.pdf"}]
+    refused = {"type": "refusal", "refusal": "それはできません"}
+    reasoning = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": PNG[:4000]}
+    answer = {
+        "type": "message",
+        "id": "msg_1",
+        "role": "assistant",
+        "status": "completed",
+        "content": [refused],
+    }
+    drawn = {"type": "image_generation_call", "id": "ig_1", "result": PNG, "status": "completed"}
+    fakes = [assistant_message(text).model_dump() | {"id": "__fake_id__"} for text in ("Да", "Да")]
+
+    async def story() -> None:
+        async with AsyncBackscroll() as client:
+            session = BackscrollSession(client, CHAT, ANN)
+            said = [{"role": "user", "content": content} for content in (look, spoken, lease)]
+            await session.add_items([*said, reasoning, answer, drawn, *fakes])  # type: ignore[list-item]
+            await session.add_items([answer])  # type: ignore[list-item]
+            kept = await session.get_items()
+            assert kept[0]["content"][1] == {"type": "input_text", "text": "[picture]"}
+            assert kept[2] == said[2]
+            assert kept[3] == reasoning
+            assert kept[4] == answer
+            assert kept[5] == {"role": "assistant", "content": "[picture]"}
+
+    asyncio.run(story())
+    assert [said for said in said_in(memory) if said[0] != "tool"] == [
+        ("user", "Смотри, течёт [picture]"),
+        ("user", "[audio]"),
+        ("user", "[file] قرارداد.pdf"),
+        ("assistant", "それはできません"),
+        ("assistant", "[picture]"),
+        *[("assistant", "Да")] * 2,
+    ]
+
+
 def test_an_agent_of_openai_remembers_and_keeps_calls_of_tools(url: str) -> None:
     from agents import Agent, RunConfig, Runner, Session, SessionSettings, function_tool
     from agents.testing import ScriptedModel, assistant_message, function_call
@@ -153,9 +279,7 @@ def test_a_memory_of_llama_index_knows_what_its_queue_has_let_go(url: str) -> No
                 tokenizer_fn=str.split,
             )
             # Given so much talk that the first of it was let go
-            await talk.aput_messages(
-                [ChatMessage(BOILER, role="user"), ChatMessage("Noted", role="assistant")]
-            )
+            await talk.aput_messages([ChatMessage(BOILER, role="user"), ChatMessage("Noted", role="model")])
             for number in range(30):
                 await talk.aput(ChatMessage(f"Кто кормил кота? {number}", role="user"))
             await talk.aput(ChatMessage("When does the new boiler come?", role="user"))

@@ -1,19 +1,22 @@
 """What a language model relies on: each tool over both transports, and sentences where something is wrong."""
 
+import copy
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from agents.strict_schema import ensure_strict_json_schema
 from jsonschema import validate
 
 from schemas.settings import Settings
 from tests.api.conftest import problem_of, served
 from tests.mcp.conftest import HOUSE, OFFICE, listed, over_http, over_stdio, talk, text_of, url_of
 from tests.ops.running import COMMAND, clean_environment
-from tests.waiting import SECONDS
+from tests.waiting import SECONDS, until
 
 READING = {"recall", "search", "read", "about", "chats"}
 
@@ -90,6 +93,11 @@ def test_nobody_can_put_words_into_the_mouth_of_another(house: httpx.Client) -> 
         ("recall", {"query": "x"}, "chat_id is missing"),
         ("recall", {"chat_id": HOUSE, "query": "x" * 8001}, "query: must have at most 8000 characters"),
         ("search", {"chat_id": HOUSE, "query": "x", "Limit": 3}, "did you mean limit?"),
+        (
+            "remember",
+            {"content": "x", "scope": "user", "chat_id": HOUSE},
+            "learned_in (chat_id where it was said)",
+        ),
         ("search", {"chat_id": "test:nowhere", "query": "x"}, "there is no chat test:nowhere"),
         ("correct", {"memory_id": "../../v1/chats/test:house"}, "memory_id: "),
         ("forget", {"memory_id": "01a21bfd-00f6-7c50-9070-108ccbac916b"}, "there is no memory"),
@@ -114,16 +122,123 @@ def test_two_people_of_one_name_are_told_apart(house: httpx.Client) -> None:
     assert "test:ann, test:other-ann" in text_of(by_name)
 
 
+GEMINI = {"type", "description", "enum", "items", "properties", "required", "format", "minimum", "maximum"}
+GEMINI_TYPES = {"string", "integer", "number", "boolean", "array", "object"}
+
+
+def problems_for_gemini(schema: Any, where: str) -> list[str]:
+    """What Gemini and Vertex refuse: https://ai.google.dev/api/caching#Schema."""
+    found = [f"{where}: {key}" for key in schema.keys() - GEMINI]
+    kind, values = schema.get("type"), schema.get("enum")
+    if not isinstance(kind, str) or kind not in GEMINI_TYPES:
+        return [*found, f"{where}: type {kind}"]
+    if values is not None and (kind != "string" or not values or not all(values)):
+        found.append(f"{where}: enum")
+    if (kind == "object") != ("properties" in schema) or (kind == "array") != ("items" in schema):
+        found.append(f"{where}: {kind} holds the wrong things")
+    properties = schema.get("properties", {})
+    found += [f"{where}: {name}" for name in properties if not re.fullmatch(r"[a-z_][a-z0-9_]{0,63}", name)]
+    if not set(schema.get("required", ())) <= properties.keys():
+        found.append(f"{where}: required")
+    inner = properties | ({"[]": schema["items"]} if "items" in schema else {})
+    return found + [
+        one for name, part in inner.items() for one in problems_for_gemini(part, f"{where}.{name}")
+    ]
+
+
+def test_every_provider_takes_the_tools_and_every_argument_is_described(house: httpx.Client) -> None:
+    some_chats = over_http(url_of(house), key=key(house, *SCOPES, chats=[HOUSE]))
+    for tool in [*listed(over_http(url_of(house))), *listed(some_chats)]:
+        assert re.fullmatch(r"[a-z_][a-z0-9_]{0,63}", tool.name)
+        assert problems_for_gemini(tool.input_schema, tool.name) == []
+        assert problems_for_gemini(tool.output_schema, tool.name) == []
+        for name, argument in tool.input_schema["properties"].items():
+            assert argument["description"], (tool.name, name)
+        # OpenAI's own library makes it strict, and then a model fills in everything
+        strict = ensure_strict_json_schema(copy.deepcopy(tool.input_schema))
+        assert strict["additionalProperties"] is False
+    full = {"mode": "exact", "since": "", "until": "", "limit": 3}
+    (found,) = talk(over_http(url_of(house)), ("search", {"chat_id": HOUSE, "query": "锅炉", **full}))
+    assert "我们星期一修理锅炉" in text_of(found)
+
+
+def test_a_slash_at_the_end_of_the_address_changes_nothing(house: httpx.Client) -> None:
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "chats", "arguments": {}}}
+    for path in ("/mcp", "/mcp/"):
+        answer = house.post(path, json=call)
+        assert answer.status_code == 200
+        assert "Дом" in answer.json()["result"]["content"][0]["text"]
+
+
+def test_people_are_called_as_they_are_called_in_the_chat(house: httpx.Client) -> None:
+    # Given a chat of people with first and last names
+    for n, name in enumerate(("Zoë Ågren", "Мария Лис", "Мария Волк", "王伟")):
+        message = {"external_id": str(n), "sender_id": f"test:p{n}", "sender_name": name, "content": "Hej"}
+        sent = message | {"sent_at": f"2026-03-0{n + 1}T18:00:00Z"}
+        house.post("/v1/messages", json={"chat": "test:people", "messages": [sent]})
+    said = {"chat_id": "test:people"}
+    remember = {"content": "Zoë спит днём.", "scope": "user"}
+    first, both, nobody, kept, phantom, nowhere, unknown = talk(
+        over_http(url_of(house)),
+        ("about", {"user_id": "zoë"} | said),
+        ("about", {"user_id": "Мария"} | said),
+        ("about", {"user_id": "Ludvig"} | said),
+        ("remember", remember | {"user_id": "Zoë", "learned_in": "test:people"}),
+        ("remember", remember | {"user_id": "Ludvig", "learned_in": "test:people"}),
+        ("remember", remember | {"user_id": "Zoë"}),
+        ("about", {"user_id": "Ludvig"}),
+    )
+    # Then a first name is enough where it is one person's, and else the answer says who is there
+    assert first.structured_content["user_id"] == "test:p0"
+    assert "test:p1, test:p2" in text_of(both)
+    assert "王伟 (test:p3)" in text_of(nobody)
+    assert kept.structured_content["outcome"] == "new"
+    (known,) = talk(over_http(url_of(house)), ("about", {"user_id": "test:p0"}))
+    assert "Zoë спит днём." in text_of(known)
+    # and nobody is made up
+    assert phantom.is_error
+    assert "王伟 (test:p3)" in text_of(phantom)
+    assert nowhere.is_error
+    assert unknown.is_error
+    assert "Ludvig is no known id" in text_of(unknown)
+
+
+def test_dates_are_those_of_the_chat_and_chats_come_by_last_activity(house: httpx.Client) -> None:
+    # Given a chat in Bogotá, where it is still the second of March
+    late = {"external_id": "1", "sender_id": "test:eva", "content": "¿Quién cierra hoy?"}
+    chat = {"chat_id": "test:bogota", "time_zone": "America/Bogota"}
+    house.post(
+        "/v1/messages", json={"chat": chat, "messages": [late | {"sent_at": "2026-03-02T22:30:00-05:00"}]}
+    )
+    asked = {"chat_id": "test:bogota", "query": "cierra", "mode": "exact"}
+
+    def hits() -> list[int]:
+        spans = ({"since": "2026-03-02", "until": "2026-03-03"}, {"since": "2026-03-03T00:00"})
+        found = talk(over_http(url_of(house)), *(("search", asked | span) for span in spans))
+        assert not any(answer.is_error for answer in found), [text_of(answer) for answer in found]
+        return [len(answer.structured_content["hits"]) for answer in found]
+
+    # Then a date without an offset is that of its clock
+    until(lambda: hits() == [1, 0], "it is found on its own day")
+    # and the latest active chats come first, page by page
+    every = [each["chat_id"] for each in house.get("/v1/chats", params={"order": "latest"}).json()["chats"]]
+    (first, *_) = every
+    rest = house.get("/v1/chats", params={"order": "latest", "after": first}).json()["chats"]
+    assert [each["chat_id"] for each in rest] == every[1:]
+
+
 def test_hints_say_what_changes_and_what_destroys(house: httpx.Client) -> None:
     tools = listed(over_http(url_of(house)))
     hints = {tool.name: tool.annotations for tool in tools}
     assert {name for name, hint in hints.items() if hint and hint.read_only_hint} == READING
     assert {name for name, hint in hints.items() if hint and hint.destructive_hint} == {"correct", "forget"}
-    # and the list costs a model at most 1,500 tokens
+    # and what clients hand on of the list costs a model at most 950 tokens
     bpe = pytest.importorskip("bpe_openai", reason="the extra `tokens` is not installed")
-    sent = json.dumps([tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools])
+    sent = json.dumps(
+        [{"name": t.name, "description": t.description, "inputSchema": t.input_schema} for t in tools]
+    )
     assert len(tools) == 8
-    assert len(bpe.get_encoding("o200k_base").encode(sent)) <= 1500
+    assert len(bpe.get_encoding("o200k_base").encode(sent)) <= 950
 
 
 ODD: list[Any] = [None, 1e400, "../keys", "\x00", "\ud800", "x" * 100_000, {"a": {"a": [1]}}]
@@ -224,7 +339,8 @@ def test_a_key_for_some_chats_is_told_which_and_reaches_no_other(house: httpx.Cl
     opens = over_http(url_of(house), key=key(house, *SCOPES, chats=[HOUSE]))
     # Then the tools are those that are about a chat, and name it
     tools = {tool.name: tool.input_schema["properties"]["chat_id"] for tool in listed(opens)}
-    assert tools == {name: {"enum": [HOUSE]} for name in ("recall", "search", "read")}
+    named = {"type": "string", "description": "Id of the chat", "enum": [HOUSE]}
+    assert tools == dict.fromkeys(("recall", "search", "read"), named)
     # And they answer about it
     recalled, *refused = talk(
         opens,

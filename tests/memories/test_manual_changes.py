@@ -198,3 +198,17 @@ def test_a_sessions_memory_lives_on_while_it_is_used(database: Database, say: Sa
     pass_time(60)
     with pytest.raises(NotFound):
         promote(database, fixed, scope="user", user_id=ANN)
+
+
+@pytest.mark.parametrize(
+    ("content", "again"),
+    [
+        ("Ann drinks tea.", "ann drinks  TEA"),
+        ("Анна живёт в Порту", "анна живёт в порту."),
+        ("アンは猫が好き。", "アンは猫が好き"),
+        ("آنا تحب القطط", "آنا تحب القطط ۔"),
+    ],
+)
+def test_statements_that_differ_in_case_and_full_stop_are_one(say: Say, content: str, again: str) -> None:
+    assert say(content) == say(again)
+    assert say(content) != say(f"{content}?")

@@ -4,9 +4,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from kombu.utils.url import url_to_parts
 from redis.connection import parse_url
 
-from schemas.settings import postgres_parameters, redis_url
+from schemas.errors import SettingsError
+from schemas.load_settings import load_settings
+from schemas.settings import http_url, postgres_parameters, redis_url
 
 
 @pytest.mark.parametrize(
@@ -68,3 +71,70 @@ def test_a_redis_url_says_that_certificates_are_verified_unless_it_says_otherwis
         ("required", True, str(authority))
     )
     assert redis_url("redis://:p@cache/1") == "redis://:p@cache/1"
+
+
+BROKEN_LOGINS = [f"lys{sign}geheim" for sign in ("#", "[", "?", "%", "@", "/", "]", "%zz", " ")]
+SETTINGS = {
+    "REDIS_URL": "redis://{}@cache:6379/0",
+    "OLLAMA_URL": "http://{}@models.example.org:11434",
+    "OPENAI_BASE_URL": "https://{}@models.example.org/v1",
+    "URL": "https://{}@memory.example.org",
+}
+
+
+def told(monkeypatch: pytest.MonkeyPatch, name: str, url: str) -> str:
+    """What a process says that is started with this setting."""
+    monkeypatch.setenv(f"BACKSCROLL_{name}", url)
+    with pytest.raises(SettingsError) as raised:
+        load_settings()
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("secret", BROKEN_LOGINS)
+@pytest.mark.parametrize("login", ["анна:{}", ":{}", "12:34{}"])
+def test_a_password_that_breaks_a_url_is_explained_and_not_told(
+    monkeypatch: pytest.MonkeyPatch, name: str, secret: str, login: str
+) -> None:
+    message = told(monkeypatch, name, SETTINGS[name].format(login.format(secret)))
+    assert message.startswith(f"BACKSCROLL_{name}: must look like ")
+    assert "percent-encoded" in message
+    assert not any(part in message for part in ("lys", "geheim", "анна", "12:34"))
+
+
+@pytest.mark.parametrize("secret", ["lys@geheim", "lys/geheim", "12/geheim", "lys%geheim"])
+def test_a_password_that_postgres_reads_otherwise_is_explained(
+    monkeypatch: pytest.MonkeyPatch, secret: str
+) -> None:
+    message = told(monkeypatch, "DATABASE_URL", f"postgresql://анна:{secret}@db/chat")
+    assert message.startswith("BACKSCROLL_DATABASE_URL: must look like ")
+    assert "percent-encoded" in message
+    assert not any(part in message for part in ("lys", "geheim", "анна", "12"))
+
+
+@pytest.mark.parametrize(
+    ("name", "url"),
+    [
+        *(("REDIS_URL", f"redis://:geheim@{host}") for host in ("cache:65536/0", ":6379/0", "/0", "cache/x")),
+        *(("OLLAMA_URL", f"http://{host}") for host in ("m:70000", ":80", "", "m:x/v1", "[::1/v1", "m/v1#a")),
+        ("DATABASE_URL", "postgresql://ann:geheim@db:70000/chat"),
+        ("DATABASE_URL", "postgresql://ann:geheim@one:1,two:x/chat"),
+    ],
+)
+def test_a_url_without_a_usable_host_and_port_is_explained(
+    monkeypatch: pytest.MonkeyPatch, name: str, url: str
+) -> None:
+    message = told(monkeypatch, name, url)
+    assert message.startswith(f"BACKSCROLL_{name}: must look like ")
+    assert "65535" in message
+    assert "geheim" not in message
+
+
+@pytest.mark.parametrize("secret", ["a#b", "[x]", "who?", "100%", "me@home", "密码/ключ", "a b"])
+def test_an_encoded_password_is_what_redis_and_celery_read(secret: str) -> None:
+    url = redis_url(f"redis://me:{quote(secret, safe='')}@[::1]:6380/3")
+    read, by_celery = parse_url(url), url_to_parts(url)
+    assert (read["password"], read["host"], read["port"], read["db"]) == (secret, "::1", 6380, 3)
+    assert (by_celery.password, by_celery.hostname, by_celery.port) == (secret, "::1", 6380)
+    assert http_url(f"https://{quote(secret, safe='')}:x@модель.example/v1?key=%20")
+    assert postgres_parameters(f"postgresql://a:{quote(secret, safe='')}@db/x")["password"] == secret

@@ -96,3 +96,23 @@ def test_what_does_no_harm_and_joiners_that_a_script_needs_stay(text: str) -> No
 def test_signs_that_nobody_sees_are_not_told() -> None:
     for sign in "\u202e\u2066\u200b\u200f\ufeff\x1b\x07\U000e0041\x9b\ud83d":
         assert truncate.one_line(f"pay {sign}Ann{sign}") == "pay Ann"
+
+
+@pytest.mark.parametrize(
+    "fence",
+    [
+        ("<backscroll-recalled>", "</backscroll-recalled>"),
+        ("< Backscroll-Recalled >", "< / backscroll-recalled >"),
+        ("&lt;backscroll-recalled&gt;", "&lt;/backscroll-recalled&gt;"),
+        ("&amp;lt; backscroll-recalled&amp;gt;", "&#60;/backscroll-recalled&#x3E;"),
+        ("＜bаckscroll‐recalled＞", "＜/bаckscroll‐recalled＞"),
+    ],
+)
+def test_what_was_recalled_is_not_learned_again_however_its_fence_is_written(fence: tuple[str, str]) -> None:
+    opening, closing = fence
+    assert fencing.without_recalled(f"да {opening}код 1234{closing} 好的") == "да  好的"
+    # one that nobody closed goes to the end, and one that nobody opened takes nothing with it
+    assert fencing.without_recalled(f"да {opening}код 1234") == "да "
+    assert "код 1234" in fencing.without_recalled(f"да {closing} код 1234")
+    for tag in fence:
+        assert truncate.one_line(tag).startswith("‹")

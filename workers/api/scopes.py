@@ -90,6 +90,7 @@ ACCESS = {
     "DELETE /v1/keys/{key_id}": Access("operate"),
     # its tools call the routes above with the same key
     "POST /mcp": ANY_KEY,
+    "POST /mcp/": ANY_KEY,
     "GET /inspect/login": OPEN,
     "POST /inspect/login": OPEN,
     "POST /inspect/logout": OPEN,

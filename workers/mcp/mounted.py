@@ -102,6 +102,7 @@ class _InLoop(httpx2.ASGITransport):
 router = APIRouter(tags=["tools"], route_class=DirectRoute)
 
 
+@router.post("/mcp/", include_in_schema=False)
 @router.post(
     "/mcp", response_model=None, summary="Offer tools to a language model", responses=responses(408, 413)
 )

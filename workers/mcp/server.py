@@ -4,8 +4,10 @@ import importlib.metadata
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote
+from zoneinfo import ZoneInfo
 
 import httpx2
 import mcp_types as types
@@ -31,6 +33,9 @@ TIMEOUT_SECONDS = 60.0
 """Timeout of the HTTP API, which may be loading its model."""
 MAX_CHATS_NAMED = 20
 """Chats of a key that are named in its list of tools, where every name costs tokens."""
+MAX_PEOPLE_NAMED = 20
+_TIMES = {"since", "until", "as_of"}
+_SEE_COMMAND = re.compile(r"[:;,] see `backscroll [^`]*`")
 
 _Context = ServerRequestContext[Any, Any]
 
@@ -88,15 +93,16 @@ def _offered(tool: types.Tool, key: Mapping[str, Any]) -> types.Tool | None:
     access = ACCESS[TOOLS[tool.name].route]
     if access.scope not in key["scopes"] or (key["chats"] is not None and access.chat is None):
         return None
-    if key["chats"] is None or len(key["chats"]) > MAX_CHATS_NAMED:
+    if not key["chats"] or len(key["chats"]) > MAX_CHATS_NAMED:
         return tool
-    properties = tool.input_schema["properties"] | {"chat_id": {"enum": key["chats"]}}
+    properties = tool.input_schema["properties"]
+    properties = properties | {"chat_id": properties["chat_id"] | {"enum": key["chats"]}}
     return tool.model_copy(update={"input_schema": tool.input_schema | {"properties": properties}})
 
 
 def _listed(name: str) -> types.Tool:
     tool = TOOLS[name]
-    takes = {argument: ARGUMENTS.get(argument, {"type": "string"}) for argument in tool.takes.split()}
+    takes = {argument: ARGUMENTS[argument] for argument in tool.takes.split()}
     answer = tool.answer.model_json_schema(mode="serialization")
     return types.Tool(
         name=name,
@@ -130,9 +136,23 @@ class ApiCaller:
         """Return the answer of a tool's route. Raises `CallRefused`, or `InvalidInput` for a wrong tool or argument."""
         if name not in TOOLS:
             raise InvalidInput(f"there is no tool {name}, {did_you_mean(name, TOOLS)}".rstrip(", "))
-        if name == "about" and args.get("user_id") and args.get("chat_id"):
-            args = {**args, "user_id": await self._user_called(args["user_id"], args["chat_id"])}
-        return await self.ask(TOOLS[name].route, args)
+        tool, takes = TOOLS[name], TOOLS[name].takes.split()
+        for given in args:
+            if given not in takes:
+                hint = did_you_mean(given, takes)
+                what = ", ".join(f"{one} ({ARGUMENTS[one]['description']})" for one in takes)
+                raise InvalidInput(
+                    f"{name} takes no {given[:50]}{', ' if hint else ''}{hint}; it takes {what}"
+                )
+        # clients that must fill in everything send empty texts, which mean nothing but as the words of a memory
+        args = {key: value for key, value in args.items() if value != "" or key == "content"}
+        chat_id = args.get(tool.chat)
+        if name in {"about", "remember"} and isinstance(args.get("user_id"), str):
+            args["user_id"] = await self._user_called(args["user_id"], chat_id)
+        if chat_id is not None:
+            for when in _TIMES & args.keys():
+                args[when] = await self._with_offset(args[when], chat_id)
+        return await self.ask(tool.route, {**tool.always, **args})
 
     async def ask(self, route: str, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer of a route to these parameters or fields, without nulls. Raises as `call`."""
@@ -156,14 +176,47 @@ class ApiCaller:
         answer: dict[str, Any] = response.json() if is_json else {}
         if not response.is_success or not is_json:
             other = f"{self.client.base_url} answers {response.status_code}, not as Backscroll does."
-            raise CallRefused(str(answer.get("detail") or other))
+            # the commands that it names are not the model's
+            raise CallRefused(_SEE_COMMAND.sub("", str(answer.get("detail") or other)))
         return answer
 
-    async def _user_called(self, name: object, chat_id: str) -> object:
-        """Return the id of the chat's member of this name, or else the name, which may be an id."""
-        names = (await self.ask("GET /v1/chats/{chat_id}/members", {"chat_id": chat_id}))["names"]
-        wanted = str(name).casefold()
-        called = [user_id for user_id, known in names.items() if wanted in map(str.casefold, known)]
-        if len(called) > 1:
-            raise CallRefused(f"Several are called {name}: say which one by id ({', '.join(called)}).")
-        return called[0] if called else name
+    async def _user_called(self, name: str, chat_id: object) -> str:
+        """Return an id as it is, or that of the person of this name in a chat. Raises `CallRefused`."""
+        if ":" in name:
+            return name
+        if chat_id is None:
+            known = await self.ask("GET /v1/users/{user_id}", {"user_id": name, "limit": 1})
+            if known["chats"] or known["memories"] or known["senders"]:
+                return name
+            raise CallRefused(
+                f"{name} is no known id: name the chat, too, or give an id from what was found."
+            )
+        people = await self.ask("GET /v1/chats/{chat_id}/members", {"chat_id": chat_id})
+        wanted, names = name.casefold(), people["names"]
+        if name in people["members"]:
+            return name
+        for of_whole in (True, False):
+            called = [
+                user_id
+                for user_id, known in names.items()
+                if any(wanted in ([one] if of_whole else one.split()) for one in map(str.casefold, known))
+            ]
+            if len(called) == 1:
+                return str(called[0])
+            if called:
+                raise CallRefused(f"Several are called {name}: say which one by id ({', '.join(called)}).")
+        there = ", ".join(
+            f"{known[-1]} ({user_id})" for user_id, known in [*names.items()][:MAX_PEOPLE_NAMED]
+        )
+        raise CallRefused(f"Nobody there is called {name}. There are {there or 'only people without names'}.")
+
+    async def _with_offset(self, value: object, chat_id: object) -> object:
+        """Return a date or a time without an offset by the clock of a chat, and anything else as it is."""
+        try:
+            at = datetime.fromisoformat(str(value))
+        except ValueError:
+            return value
+        if at.tzinfo is not None or str(value).isdecimal():
+            return value
+        chat = await self.ask("GET /v1/chats/{chat_id}", {"chat_id": chat_id})
+        return at.replace(tzinfo=ZoneInfo(chat["time_zone"])).isoformat()

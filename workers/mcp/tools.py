@@ -4,7 +4,7 @@ What people wrote is data, as in a context: fenced as recalled, and without what
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -35,25 +35,40 @@ class Tool:
     # names of its arguments, the required ones first
     takes: str
     required: int
+    # which of them is the chat of a name and of a time without an offset
+    chat: str = "chat_id"
     answer: type[BaseModel]
     # the fields that a model needs: each costs tokens in every answer and in the list of tools
     gives: Fields
     effect: Literal["reads", "adds", "destroys"] = "reads"
+    # parameters that a model need not know
+    always: Mapping[str, str] = field(default_factory=dict)
+
+
+def _text(description: str, *values: str) -> dict[str, Any]:
+    return {"type": "string", **({"enum": [*values]} if values else {}), "description": description}
 
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
-    "as_of": {"type": "string", "description": "Only what was known by then."},
-    "after": {"type": "string", "description": "Last chat_id so far."},
-    "learned_in": {"type": "string", "description": "chat_id"},
-    "profile": {"enum": ["contextual"]},
-    "mode": {"enum": ["hybrid", "exact", "topic"], "description": "topic finds sessions."},
-    "scope": {"enum": ["user", "organization"]},
-    "session_id": {"type": "integer"},
-    "budget_tokens": {"type": "integer"},
-    "limit": {"type": "integer"},
-    "shown": {"type": "array", "items": {"type": "integer"}},
+    "chat_id": _text("Id of the chat"),
+    "query": _text("What to find"),
+    "content": _text("One clear sentence"),
+    "user_id": _text("Person: id, or name in the chat"),
+    "memory_id": _text("Its id"),
+    "as_of": _text("Only what was known by then"),
+    "since": _text("From this date or time"),
+    "until": _text("Before this date or time"),
+    "after": _text("Last chat_id so far"),
+    "learned_in": _text("chat_id where it was said"),
+    "profile": _text("Looks into whole sessions", "contextual"),
+    "mode": _text("topic, contextual: sessions", "hybrid", "exact", "topic", "contextual"),
+    "scope": _text("Whom it is about", "user", "organization"),
+    "session_id": {"type": "integer", "description": "Id of the session"},
+    "budget_tokens": {"type": "integer", "description": "At most so long"},
+    "limit": {"type": "integer", "description": "At most so many"},
+    "shown": {"type": "array", "items": {"type": "integer"}, "description": "Message ids seen"},
 }
-"""JSON Schemas of arguments, by name; any other is a string."""
+"""JSON Schemas of arguments, by name, in what the validators of all providers take: one plain type each."""
 
 _KNOWN = _fields("id content since")
 TOOLS = {
@@ -94,8 +109,9 @@ TOOLS = {
         gives=_fields("user_id", current=_KNOWN | {"learned_in": _fields("chat_id")}, earlier=_KNOWN),
     ),
     "chats": Tool(
-        description="List chats.",
+        description="List chats, the latest active first.",
         route="GET /v1/chats",
+        always={"order": "latest"},
         takes="after",
         required=0,
         answer=ChatList,
@@ -106,6 +122,7 @@ TOOLS = {
         route="POST /v1/memories",
         takes="content scope user_id learned_in",
         required=2,
+        chat="learned_in",
         answer=MemoryReceipt,
         gives=_fields("outcome id"),
         effect="adds",

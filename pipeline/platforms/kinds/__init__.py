@@ -11,17 +11,9 @@ from pipeline.platforms.records import Parsed, Skipped, Unread
 
 MAX_KIND_CHARS = 60
 _KEPT = ("text", "about")
-TABLES = (
-    *(
-        "telegram_updates",
-        "telegram_bot",
-        "telegram",
-        "telegram_service",
-        "slack_events",
-        "slack",
-        "discord_events",
-    ),
-    *("discord", "whatsapp_cloud", "baileys", "matrix", "signal", "messenger"),
+TABLES = tuple(
+    "telegram_updates telegram_bot telegram telegram_service slack_events slack discord_events discord whatsapp_cloud "
+    "baileys matrix line signal messenger".split()
 )
 """The names of all tables, in the guide's order."""
 _REASONS = {

@@ -6,30 +6,15 @@ What LINE sends again has the ids of its messages again. A channel on standby he
 from collections.abc import Iterator
 from typing import Any
 
-from pipeline.platforms import fields
+from pipeline.platforms import fields, kinds
 from pipeline.platforms.fields import dict_of, text_of
 from pipeline.platforms.platform import Platform, by_signature, in_base64
 from pipeline.platforms.records import Event, MemberChange, ReadMessage, Skipped
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn
 
+KINDS = kinds.load("line")
 _MEDIA = {"image": "image", "video": "video", "audio": "audio", "file": "document", "sticker": "sticker"}
-_READ = (*_MEDIA, "text", "location")
-# events in which nobody writes anything to a chat
-_SIGNALS = (
-    *(
-        "follow",
-        "unfollow",
-        "join",
-        "leave",
-        "beacon",
-        "accountLink",
-        "things",
-        "videoPlayComplete",
-        "membership",
-    ),
-    *("activated", "deactivated", "botSuspended", "botResumed", "module", "delivery", "read"),
-)
 _KINDS_OF_CHAT = {"user": "direct", "group": "group", "room": "group"}
 
 
@@ -43,18 +28,15 @@ def parse(value: Any) -> Iterator[Event]:
 
 def _event(raw: dict[str, Any], where: str) -> Iterator[Event]:
     kind, source = fields.id_of(raw.get("type"), "type"), dict_of(raw.get("source"))
-    if kind.startswith(_SIGNALS):
-        yield fields.not_kept(where, kind)
-        return
-    chat = _chat(source)
-    at = fields.time_of(raw.get("timestamp"), "timestamp")
     match kind:
         case "message":
-            yield from _message(raw, dict_of(raw.get("message")), where, chat, source)
+            yield from _message(raw, dict_of(raw.get("message")), where, _chat(source), source)
         case "unsend":
+            chat = _chat(source)
             message_id = dict_of(raw.get("unsend")).get("messageId")
             yield fields.deletion(where, chat.chat_id, message_id, "unsend.messageId")
         case "memberJoined" | "memberLeft":
+            chat, at = _chat(source), fields.time_of(raw.get("timestamp"), "timestamp")
             came = kind == "memberJoined"
             listed = dict_of(raw.get("joined" if came else "left")).get("members")
             people = tuple(_person(member) for member in fields.dicts_of(listed))
@@ -62,9 +44,9 @@ def _event(raw: dict[str, Any], where: str) -> Iterator[Event]:
             changed = {"joined": people} if came else {"left": people}
             yield MemberChange(where=where, chat_id=chat.chat_id, at=at, **changed)
         case "postback":
-            yield from _postback(raw, where, chat, source)
+            yield from _postback(raw, where, _chat(source), source)
         case _:
-            yield fields.no_message(where, "LINE", kind, ())
+            yield KINDS.by_name(where, kind) or fields.not_kept(where, kind)
 
 
 def _chat(source: dict[str, Any]) -> ChatIn:
@@ -83,8 +65,8 @@ def _message(
     raw: dict[str, Any], message: dict[str, Any], where: str, chat: ChatIn, source: dict[str, Any]
 ) -> Iterator[Event]:
     kind = fields.id_of(message.get("type"), "message.type")
-    if kind not in _READ:
-        yield fields.no_message(where, "LINE", kind, ())
+    if (noted := KINDS.by_name(where, kind)) is not None:
+        yield noted
     text = fields.labelled(kind, message)
     if kind == "text":
         text = text_of(message.get("text"))
@@ -100,7 +82,7 @@ def _message(
         [fields.attachment(_MEDIA[kind], fields.name_of(message.get("fileName")))] if kind in _MEDIA else []
     )
     record = _record(raw, where, chat, source, message.get("id"), text, media, message.get("quotedMessageId"))
-    if kind in _READ or not isinstance(record, Skipped):
+    if noted is None or not isinstance(record, Skipped):
         yield from (chat, record)
 
 

@@ -34,7 +34,7 @@ _SETTLING_SECONDS = text("""
     WHERE chat_id = ANY(:chats) AND settling_until > now()
 """)
 _OVERVIEW = text("""
-    SELECT c.chat_id, c.platform, c.kind, c.title, c.time_zone, c.language, c.language_by, c.message_count,
+    SELECT c.chat_id, c.platform, c.kind, c.title, c.time_zone, c.language, c.language_by, c.memory, c.message_count,
         coalesce(s.sessions, 0) AS sessions, coalesce(s.summarized, 0) AS summarized,
         s.first_at, s.last_at
     FROM chats c LEFT JOIN (
@@ -263,6 +263,15 @@ def settling_seconds(connection: Connection, chat_ids: Sequence[str]) -> dict[st
 def overview(connection: Connection) -> Sequence[Row[Any]]:
     """Return every chat of the tenant with its counts, the latest active first."""
     return run(connection, _OVERVIEW).all()
+
+
+def latest_page(connection: Connection, after: str | None, limit: int) -> tuple[Sequence[Row[Any]], int]:
+    """Return `(chats, total)`: those after the chat `after` in the order of `overview`; none if it is unknown."""
+    rows = overview(connection)
+    start = (
+        0 if after is None else next((n for n, row in enumerate(rows, 1) if row.chat_id == after), len(rows))
+    )
+    return rows[start : start + limit], len(rows)
 
 
 def page(connection: Connection, after: str, limit: int, name: str = "") -> tuple[Sequence[Row[Any]], int]:

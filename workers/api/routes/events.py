@@ -26,6 +26,7 @@ from pipeline.store.api_keys import SecretSource
 from schemas.bots import MAX_NAMED, EventsReceipt
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn, clean_text
+from schemas.payloads import parse_payload
 from workers.api.admission import Caller, caller_of, take_messages
 from workers.api.api_route import DirectRoute
 from workers.api.bodies import LOOP_BYTES, MAX_BODY_BYTES, off_loop, received, require_off_loop, value_of
@@ -56,13 +57,17 @@ _known: dict[str, tuple[float, SecretSource]] = {}
 async def post_events(request: Request, platform: Platform) -> Response:
     """Take a platform's own payload, as its API or library gives it, and store what it says.
 
-    With the 200 all of it is committed; sending it again is harmless, in whatever order. What is not kept is counted by
+    `?time_zone=America/Bogota` says the clock of its chats, where the payload does not. With the 200 all of it is
+    committed; sending it again is harmless, in whatever order. What is not kept is counted by
     its kind. An item that cannot be read is named, and the others are stored; if nothing can be read the answer is 422.
     """
     caller, api = caller_of(request), state_of(request)
     try:
         async with received(request) as body:
-            events = await off_loop(request, body, lambda: _readable(platform, value_of(body)))
+            zone = _zone_of(request)
+            events = await off_loop(
+                request, body, lambda: _in_zone(zone, _readable(platform, value_of(body)))
+            )
     except InvalidInput:
         await run_in_threadpool(
             accept.report_left_out, api.database, caller.tenant, platform, _UNREADABLE, {}
@@ -96,9 +101,11 @@ async def post_hook(request: Request, platform: Platform, source_id: str) -> Res
 
     def proven(body: bytes) -> Response | list[Event]:
         _require_proof(platform, source.secret, request.headers, body)
-        return _handshake_or_events(platform, value_of(body))
+        events = _handshake_or_events(platform, value_of(body))
+        return events if isinstance(events, Response) else _in_zone(zone, events)
 
     try:
+        zone = _zone_of(request)
         async with received(request, known.max_bytes or MAX_BODY_BYTES) as body:
             events = await off_loop(request, body, lambda: proven(body))
         if isinstance(events, Response):
@@ -170,6 +177,26 @@ def _require_proof(platform: str, secret: str, headers: Mapping[str, str], body:
     reason = webhooks.check_proof(webhooks.PLATFORMS[platform], secret, headers, body, time.time())
     if reason is not None:
         raise HttpError(401, "unproven", f"This is not proven to come from the platform: {reason}.")
+
+
+def _zone_of(request: Request) -> str | None:
+    """Return the parameter `time_zone`. Raises `InvalidInput` unless it is an IANA name."""
+    zone = request.query_params.get("time_zone")
+    if zone is not None:
+        parse_payload(ChatIn, {"chat_id": "of:any", "time_zone": zone})
+    return zone
+
+
+def _in_zone(zone: str | None, events: list[Event]) -> list[Event]:
+    """Return the events with the clock of their chats, where the payload names none."""
+    if zone is None:
+        return events
+    return [
+        event.model_copy(update={"time_zone": event.time_zone or zone})
+        if isinstance(event, ChatIn)
+        else event
+        for event in events
+    ]
 
 
 def _handshake_or_events(platform: str, value: Any) -> Response | list[Event]:

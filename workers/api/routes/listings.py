@@ -76,9 +76,12 @@ def get_topics(api: Api, tenant: Tenant, chat_id: Id, wanted: Annotated[TopicFil
 
 @router.get("/v1/chats", summary="List chats")
 def get_chats(api: Api, tenant: Tenant, wanted: Annotated[ChatFilter, Query()]) -> ChatList:
-    """Return chats by id, `limit` at a time; `after` is the last id of the previous page."""
+    """Return chats by id or `order`, `limit` at a time; `after` is the last id of the previous page."""
     with api.database.tenant(tenant) as connection:
-        rows, total = chats.page(connection, wanted.after or "", wanted.limit)
+        if wanted.order == "latest":
+            rows, total = chats.latest_page(connection, wanted.after, wanted.limit)
+        else:
+            rows, total = chats.page(connection, wanted.after or "", wanted.limit)
     return ChatList(chats=[ListedChat.model_validate(row._mapping) for row in rows], total=total)
 
 

@@ -67,12 +67,18 @@ def delete(chat_id: str, external_id: str) -> Call[bool]:
     return change("DELETE", _path(ADD, chat_id, external_id))
 
 
-def event(platform: str, payload: Mapping[str, Any] | Sequence[Any] | str | bytes) -> Call[bool]:
+def event(
+    platform: str, payload: Mapping[str, Any] | Sequence[Any] | str | bytes, *, time_zone: str | None = None
+) -> Call[bool]:
     """Hand over a platform's own event, as it came; returns whether it is committed, else it is in the buffer.
+
+    `time_zone` is the IANA name of its chats' clock, where the payload says none.
 
     Raises `Refused` if anything in it is broken; the rest of it is stored.
     """
-    return change("POST", _path(EVENTS, platform), _encoded(payload))
+    path = _path(EVENTS, platform)
+    path += f"?{urlencode({'time_zone': time_zone})}" if time_zone else ""
+    return change("POST", path, _encoded(payload))
 
 
 def context(
@@ -152,7 +158,7 @@ def lane_of(path: str, body: bytes) -> str:
         return path
     if path == ADD:
         return str(_id_of(value["chat"], "chat_id"))
-    platform = path.rpartition("/")[2]
+    platform = path.partition("?")[0].rpartition("/")[2]
     level = [value]
     while level := [held for held in level if isinstance(held, dict)]:
         for held in level:

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import logging
 import math
 import os
 import threading
@@ -16,6 +17,7 @@ import httpx
 from backscroll_client import calls
 from backscroll_client.buffer import Buffer
 from backscroll_client.calls import Call
+from backscroll_client.errors import BackscrollError
 from backscroll_client.exchange import Exchange
 from backscroll_client.values import SetAside
 
@@ -24,6 +26,9 @@ T = TypeVar("T")
 
 DEFAULT_URL = "http://127.0.0.1:8420"
 MAX_BUFFERED = 100_000
+NOT_TO_STOP_A_BOT = (BackscrollError, TypeError, ValueError, RecursionError)
+"""What a payload, the API or the buffer can be ill with; a defect is none of these."""
+LOG = logging.getLogger("backscroll_client")
 
 
 class _Settings(Exchange):
@@ -51,12 +56,14 @@ class _Settings(Exchange):
         path = buffer or os.environ.get("BACKSCROLL_BUFFER")
         self.url = (url or os.environ.get("BACKSCROLL_URL") or DEFAULT_URL).rstrip("/")
         if not self.url.startswith(("http://", "https://")):
-            raise ValueError(f"{self.url!r} is not a URL: it must begin with http:// or https://")
+            raise ValueError("this is not a URL: it must begin with http:// or https://")
         headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
         try:
             self._connect(base_url=self.url, headers=headers)
-        except httpx.InvalidURL as error:
-            raise ValueError(f"{self.url!r} is not a URL: {error}") from error
+        except httpx.InvalidURL:
+            # which would quote a password
+            encode = "percent-encode what is special in its user and password, such as %23 for #"
+            raise ValueError(f"this is not a URL that can be called: {encode}") from None
         self._buffer = Buffer(Path(path), max_buffered) if path else None
         self._patience = patience
 
@@ -129,6 +136,14 @@ class Backscroll(_Settings):
     send_again = _blocking(_Settings._send_again)
     drop = _blocking(_Settings._drop)
 
+    def tee(self, platform: str, payload: Any, *, time_zone: str | None = None) -> bool:
+        """Hand over what a platform sent, as `event`; what goes wrong is logged, and the bot goes on."""
+        try:
+            return self.event(platform, payload, time_zone=time_zone)
+        except NOT_TO_STOP_A_BOT as error:
+            LOG.error("what %s sent is not remembered: %s", platform, error)  # noqa: TRY400
+            return False
+
     def _connect(self, **options: Any) -> None:
         self._http, self._lock = httpx.Client(**options), threading.Lock()
 
@@ -177,6 +192,14 @@ class AsyncBackscroll(_Settings):
     set_aside = _Settings._set_aside
     send_again = _Settings._send_again
     drop = _Settings._drop
+
+    async def tee(self, platform: str, payload: Any, *, time_zone: str | None = None) -> bool:
+        """Hand over what a platform sent, as `event`; what goes wrong is logged, and the bot goes on."""
+        try:
+            return await self.event(platform, payload, time_zone=time_zone)
+        except NOT_TO_STOP_A_BOT as error:
+            LOG.error("what %s sent is not remembered: %s", platform, error)  # noqa: TRY400
+            return False
 
     def _connect(self, **options: Any) -> None:
         self._http, self._lock = httpx.AsyncClient(**options), asyncio.Lock()

@@ -1,16 +1,21 @@
 """LlamaIndex: a block of long-term memory, which keeps what the short-term memory lets go."""
 
-from typing import Any
+from typing import Any, cast
 
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.memory.memory import BaseMemoryBlock
 from pydantic import Field, PrivateAttr
 
+from backscroll_client import parts
 from backscroll_client.client import AsyncBackscroll
 from backscroll_client.errors import NotFound
 from backscroll_client.values import Message, Role
 
-ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "chatbot": "assistant", "tool": "tool"}
+ROLES: dict[str, Role] = {
+    "user": "user",
+    **dict.fromkeys(("assistant", "chatbot", "model"), cast("Role", "assistant")),
+    **dict.fromkeys(("tool", "function"), cast("Role", "tool")),
+}
 LEAST_TOKENS = 50
 
 
@@ -26,12 +31,12 @@ class BackscrollMemoryBlock(BaseMemoryBlock[str]):
     _question: str = PrivateAttr("")
 
     async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> str:
-        said = [message.content for message in messages or [] if message.role == "user" and message.content]
+        said = [said for message in messages or [] if message.role == "user" and (said := _words(message))]
         self._question = said[-1] if said else ""
         return await self._known(self.budget_tokens)
 
     async def _aput(self, messages: list[ChatMessage]) -> None:
-        said = [self._message(message) for message in messages if message.content]
+        said = [self._message(message) for message in messages if _words(message)]
         if said:
             await self.memory.add(self.chat_id, *said)
 
@@ -58,4 +63,9 @@ class BackscrollMemoryBlock(BaseMemoryBlock[str]):
     def _message(self, message: ChatMessage) -> Message:
         role = ROLES.get(message.role.value, "system")
         sender = self.user_id if role == "user" else f"llama-index:{role}"
-        return {"sender_id": sender, "role": role, "content": message.content or ""}
+        return {"sender_id": sender, "role": role, "content": _words(message)}
+
+
+def _words(message: ChatMessage) -> str:
+    blocks = ({"type": block.block_type, "text": getattr(block, "text", None)} for block in message.blocks)
+    return parts.words([*blocks])

@@ -1,18 +1,28 @@
 """OpenAI Agents: a chat as a session, and its memory before each call of the model."""
 
 import json
+from hashlib import sha256
 from typing import Any, cast
 
 from agents import SessionSettings, TResponseInputItem
+from agents.models.fake_id import FAKE_RESPONSES_ID
 from agents.run import CallModelData, ModelInputData
 
+from backscroll_client import parts
 from backscroll_client.client import AsyncBackscroll
 from backscroll_client.errors import Unavailable
-from backscroll_client.values import Message
+from backscroll_client.values import Message, Role
 
 MAX_ITEMS = 1000
 WHOLE = "openai"
-"""Marks messages whose content is all of an item as JSON: tool calls and their results, reasoning, images."""
+"""The metadata of what is more than words: the item as JSON, beside its words or, of a tool, as the content."""
+PICTURE = "image_generation_call"
+ROLES: dict[str, Role] = {
+    "user": "user",
+    "assistant": "assistant",
+    "system": "system",
+    "developer": "system",
+}
 
 
 class BackscrollSession:
@@ -63,7 +73,7 @@ class BackscrollSession:
             for item in reversed(model_data.input)
             if item.get("role") == "user"
         )
-        if not (question := next(asked, None)):
+        if not (question := next(filter(None, asked), None)):
             return model_data
         context = await self.memory.context(
             self.session_id, question, user_id=self.user_id, include_history=False
@@ -73,25 +83,48 @@ class BackscrollSession:
         )
 
     def _message(self, item: dict[str, Any]) -> Message:
-        text, role = _text(item), item.get("role")
-        if text is None or role not in ("user", "assistant", "system"):
-            whole = json.dumps(item, ensure_ascii=False)
+        role = _role(item)
+        said = _text(item)
+        value = parts.without_data(item, "input_text" if role == "user" else "output_text")
+        if role is None or not (said or not item.get("content")):
+            content = json.dumps(value, ensure_ascii=False)
             kind = str(item.get("type", role))
-            return {"sender_id": self.agent_id, "role": "tool", "content": whole, "metadata": {WHOLE: kind}}
+            return {"sender_id": self.agent_id, "role": "tool", "content": content, "metadata": {WHOLE: kind}}
         sender = self.user_id if role == "user" else self.agent_id
-        return {"sender_id": sender, "role": role, "content": text}
+        message: Message = {"sender_id": sender, "role": role, "content": said}
+        if (identity := item.get("id")) and identity != FAKE_RESPONSES_ID:
+            # ids of other models than OpenAI's may be alike
+            written = json.dumps([identity, role, said], sort_keys=True).encode()
+            message["external_id"] = f"item-{sha256(written).hexdigest()}"
+        if item.get("type") == PICTURE:
+            return message
+        if not _is_plain(item) and (written_whole := parts.whole(value, item.get("content"))):
+            message["metadata"] = {WHOLE: written_whole}
+        return message
 
 
 def _item(message: Message) -> TResponseInputItem:
-    if WHOLE in message["metadata"]:
-        return cast("TResponseInputItem", json.loads(message["content"]))
+    kept = message["metadata"].get(WHOLE)
+    if kept is not None:
+        item = json.loads(message["content"] if message["role"] == "tool" else kept)
+        # unless its words were edited since
+        if message["role"] == "tool" or parts.are_of(message["content"], item.get("content")):
+            return cast("TResponseInputItem", item)
     role = message["role"]
     return {"role": "user" if role == "tool" else role, "content": message["content"]}
 
 
-def _text(item: dict[str, Any]) -> str | None:
-    """Return the text of a message that holds nothing but text."""
+def _role(item: dict[str, Any]) -> Role | None:
+    if item.get("type") == PICTURE:
+        return "assistant"
+    return ROLES.get(str(item.get("role")))
+
+
+def _text(item: dict[str, Any]) -> str:
+    return parts.words([item] if item.get("type") == PICTURE else item.get("content") or "")
+
+
+def _is_plain(item: dict[str, Any]) -> bool:
+    """Tell whether a message holds nothing but text."""
     content = item.get("content")
-    if isinstance(content, list) and all("text" in part for part in content):
-        return "".join(part["text"] for part in content)
-    return content if isinstance(content, str) else None
+    return not isinstance(content, list) or all(isinstance(part, dict) and "text" in part for part in content)
