@@ -13,7 +13,7 @@ MAX_KIND_CHARS = 60
 _KEPT = ("text", "about")
 TABLES = tuple(
     "telegram_updates telegram_bot telegram telegram_service slack_events slack discord_events discord whatsapp_cloud "
-    "baileys matrix line signal messenger".split()
+    "baileys matrix line signal messenger chatgpt claude".split()
 )
 """The names of all tables, in the guide's order."""
 _REASONS = {
