@@ -17,6 +17,7 @@ from pipeline.platforms.records import (
     MemberChange,
     Moderators,
     NewChatId,
+    OtherId,
     Record,
     Skipped,
     Unread,
@@ -163,6 +164,14 @@ def _apply(
         case [Moderators() as named]:
             args = (named.chat_id, named.people, named.former)
             persistently(partial(identities.set_moderators, database, tenant_id, *args))
+        case [OtherId()] if database.only_chats:
+            # who reaches some chats only would join people of others; no words are lost
+            pass
+        case [OtherId() as found]:
+            args = (found.other_id, found.id)
+            persistently(partial(identities.link, database, tenant_id, *args))
+            is_moved = persistently(partial(chat_moves.alias, database, tenant_id, *args, trace_id=trace_id))
+            return frozenset({"forget"} if is_moved else ())
         case [NewChatId() as move] if database.only_chats:
             # who is in the one chat would be in the other, and other keys would reach both
             receipt.leave_out(move.where, "only a key for all chats gives a chat another id", "not_allowed")

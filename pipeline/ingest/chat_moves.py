@@ -81,6 +81,30 @@ def start(
     return receipt
 
 
+def alias(
+    database: Database, tenant_id: str, chat_id: str, into: str, *, trace_id: str | None = None
+) -> bool:
+    """Redirect another id of a direct chat to it, and tell whether what was stored under that id begins to move.
+
+    Nothing is done where neither chat exists. While something else is moved, that waits until the platform shows both
+    ids again. Raises `DatabaseUnavailable`.
+    """
+    with database.tenant(tenant_id) as connection:
+        chat, other = chats.get(connection, chat_id), chats.get(connection, into)
+        if (chat is not None and chat.moved_to is not None) or (chat is None and other is None):
+            return False
+        if chat is None:
+            suppression_list.lock(connection, tenant_id, exclusive=True)
+            chats.ensure(connection, tenant_id, ChatIn(chat_id=chat_id, kind="direct"))
+            store.redirect(connection, chat_id, into)
+            return False
+    try:
+        start(database, tenant_id, chat_id, into, trace_id=trace_id)
+    except Busy:
+        return False
+    return True
+
+
 def require_idle(connection: Connection) -> None:
     """Raise `Busy` while something is being forgotten, removed or moved."""
     if store.unfinished(connection):

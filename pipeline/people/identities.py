@@ -52,6 +52,10 @@ def _join(
     database: Database, tenant_id: str, any_id: str, into: str, outcome: Literal["linked", "merged"]
 ) -> Linked:
     with database.tenant(tenant_id) as connection:
+        user, former = store.user_of(connection, into), store.user_of(connection, any_id)
+        if former == user:
+            # most often so, where a platform shows two ids with each message
+            return Linked(outcome="unchanged", user=_user(connection, user))
         suppression_list.lock(connection, tenant_id, exclusive=True)
         user, former = store.user_of(connection, into), store.user_of(connection, any_id)
         if former == user:

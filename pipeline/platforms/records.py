@@ -184,6 +184,15 @@ class Moderators:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OtherId:
+    """Another id of a person, which the platform shows beside the one that is used; a direct chat has it, too."""
+
+    where: str
+    other_id: str
+    id: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class NewChatId:
     """A chat got another id."""
 
@@ -192,5 +201,17 @@ class NewChatId:
     to: str
 
 
-Event = ChatIn | Record | Edit | Deletion | MemberChange | Moderators | NewChatId | Skipped | Unread | Broken
+Event = (
+    ChatIn
+    | Record
+    | Edit
+    | Deletion
+    | MemberChange
+    | Moderators
+    | NewChatId
+    | OtherId
+    | Skipped
+    | Unread
+    | Broken
+)
 """What an event of a platform says; of `Skipped` and `Unread` the reason and the kind are the platform's own words."""

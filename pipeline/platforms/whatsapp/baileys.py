@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pipeline.platforms import fields, kinds
-from pipeline.platforms.records import Edit, Event, Moderators, ReadMessage, Skipped
+from pipeline.platforms.records import Edit, Event, Moderators, OtherId, ReadMessage, Skipped
 from schemas.errors import InvalidInput
 from schemas.messages import FORWARDED, ChatIn, ChatKind
 
@@ -86,12 +86,29 @@ def _person(jid: object, other: object = None) -> str:
 
 def _chat_id(key: dict[str, Any], field: str = "remoteJid") -> str:
     jid = fields.id_of(key.get(field), f"key.{field}" if field == "remoteJid" else field)
-    return f"whatsapp:{jid}" if jid.endswith("@g.us") else _person(jid, key.get("remoteJidAlt"))
+    return f"whatsapp:{jid}" if jid.endswith("@g.us") else _person(jid, _other(key, "remoteJid"))
+
+
+def _other(key: dict[str, Any], field: str) -> object:
+    """Return the id that stands beside that of a direct chat or a participant, by number or without."""
+    beside = ("participantPn", "participantLid") if field == "participant" else ("senderPn", "senderLid")
+    return next((key[name] for name in (f"{field}Alt", *beside) if key.get(name)), None)
+
+
+def _both_ids(key: dict[str, Any], where: str) -> Iterator[Event]:
+    """Yield that two ids are one person's, where the key has both."""
+    in_group = str(key.get("remoteJid")).endswith(_GROUPS)
+    field = "participant" if in_group else "remoteJid"
+    jid, other = key.get(field), _other(key, field)
+    if isinstance(jid, str) and isinstance(other, str) and jid:
+        used = _person(jid, other)
+        ids = {_person(jid), _person(other)} - {used}
+        yield from (OtherId(where=where, other_id=each, id=used) for each in ids)
 
 
 def _author(key: dict[str, Any]) -> str:
     """Return the author of a message."""
-    other = key.get("participantAlt") or key.get("participantPn")
+    other = _other(key, "participant")
     if participant := key.get("participant") or other:
         return _person(participant, other)
     # in a direct chat the payload does not say who the bot is
@@ -156,6 +173,7 @@ def _message(raw: dict[str, Any], where: str) -> Iterator[Event]:
         record = _record(raw, key, where, chat)
         if noted is None or not isinstance(record, Skipped):
             yield from (chat, record)
+        yield from _both_ids(key, where)
 
 
 def _record(raw: dict[str, Any], key: dict[str, Any], where: str, chat: ChatIn) -> ReadMessage:

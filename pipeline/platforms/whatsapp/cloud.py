@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from pipeline.platforms import fields, kinds
-from pipeline.platforms.records import Deletion, Event, NewChatId, ReadMessage, Skipped
+from pipeline.platforms.records import Deletion, Event, NewChatId, OtherId, ReadMessage, Skipped
 from schemas.errors import InvalidInput
 from schemas.messages import FORWARDED, ChatIn
 
@@ -45,6 +45,11 @@ def _change(raw: dict[str, Any], where: str) -> Iterator[Event]:
     for listed in ("messages", "message_echoes"):
         read = partial(_message, names=names, echo=listed == "message_echoes")
         yield from fields.each_of(fields.list_of(value.get(listed), listed), f"{where}.value.{listed}", read)
+    for person in fields.dicts_of(value.get("contacts")):
+        if (number := person.get("wa_id")) and (hidden := person.get("user_id")):
+            used = f"whatsapp:{fields.id_of(number, 'contacts.wa_id').lstrip('+')}"
+            other = f"whatsapp:{fields.id_of(hidden, 'contacts.user_id')}"
+            yield OtherId(where=where, other_id=other, id=used)
     for _ in fields.list_of(value.get("statuses"), "statuses"):
         yield fields.not_kept(where, "statuses")
     # what was written before the business came: in threads, each with the customer's number, or an error
