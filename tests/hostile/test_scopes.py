@@ -55,7 +55,12 @@ def holding(
 
 def walked(client: httpx.Client, stage: Stage) -> Iterator[tuple[str, Access, list[Call]]]:
     """Every route with its access and what is sent to it, naming whatever the victim has."""
-    table = {name.replace(":path}", "}"): access for name, access in ACCESS.items() if "/inspect" not in name}
+    hidden = ("/inspect", "/mcp/")
+    table = {
+        name.replace(":path}", "}"): access
+        for name, access in ACCESS.items()
+        if not any(part in name for part in hidden)
+    }
     described = routes(client)
     assert {f"{method.upper()} {path}" for method, path, _ in described} == set(table)
     for method, path, names in described:

@@ -25,7 +25,7 @@ SECRETS = {
     "redis_url": "redis://:geheim@db:6379/0",
     "api_key": "geheim",
     "openai_api_key": "geheim",
-    "openai_base_url": "https://ich:geheim@models.example.org/v1?token=geheim#geheim",
+    "openai_base_url": "https://ich:geheim@models.example.org/v1?token=geheim",
     "ollama_url": "http://ich:geheim@ollama.example.org:11434",
 }
 SMALL = {"session_summary_model": "small-1", "openai_api_key": "k"}

@@ -145,7 +145,7 @@ def test_a_line_in_the_channel_of_commands_that_is_none_ends_no_worker(deploymen
             for worker in workers:
                 worker.kill("SIGCONT")
         # Then each worker answers
-        assert len(answers.result()) == len(QUEUES)
+        assert len(answers.result(timeout=30)) == len(QUEUES)
 
 
 def test_neither_a_revocation_nor_a_time_limit_nor_an_expiry_loses_what_a_bot_has_sent(

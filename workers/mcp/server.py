@@ -181,20 +181,20 @@ class ApiCaller:
         return answer
 
     async def _user_called(self, name: str, chat_id: object) -> str:
-        """Return an id as it is, or that of the person of this name in a chat. Raises `CallRefused`."""
+        """Return an id as it is, or that of the person of this name in a chat.
+
+        Where the key may not ask, the name is left to the tool's own route. Raises `CallRefused` for a name that is
+        nobody's, or several people's.
+        """
         if ":" in name:
             return name
-        if chat_id is None:
-            known = await self.ask("GET /v1/users/{user_id}", {"user_id": name, "limit": 1})
-            if known["chats"] or known["memories"] or known["senders"]:
+        names: dict[str, list[str]] = {}
+        if chat_id is not None:
+            people = await self._told("GET /v1/chats/{chat_id}/members", {"chat_id": chat_id})
+            if people is None or name in people["members"]:
                 return name
-            raise CallRefused(
-                f"{name} is no known id: name the chat, too, or give an id from what was found."
-            )
-        people = await self.ask("GET /v1/chats/{chat_id}/members", {"chat_id": chat_id})
-        wanted, names = name.casefold(), people["names"]
-        if name in people["members"]:
-            return name
+            names = people["names"]
+        wanted = name.casefold()
         for of_whole in (True, False):
             called = [
                 user_id
@@ -205,10 +205,24 @@ class ApiCaller:
                 return str(called[0])
             if called:
                 raise CallRefused(f"Several are called {name}: say which one by id ({', '.join(called)}).")
+        person = await self._told("GET /v1/users/{user_id}", {"user_id": name, "limit": 1})
+        if person is None or person["chats"] or person["memories"] or person["senders"]:
+            return name
+        if chat_id is None:
+            raise CallRefused(
+                f"{name} is no known id: name the chat, too, or give an id from what was found."
+            )
         there = ", ".join(
             f"{known[-1]} ({user_id})" for user_id, known in [*names.items()][:MAX_PEOPLE_NAMED]
         )
         raise CallRefused(f"Nobody there is called {name}. There are {there or 'only people without names'}.")
+
+    async def _told(self, route: str, args: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return what `ask` does; None if the route refuses."""
+        try:
+            return await self.ask(route, args)
+        except CallRefused:
+            return None
 
     async def _with_offset(self, value: object, chat_id: object) -> object:
         """Return a date or a time without an offset by the clock of a chat, and anything else as it is."""

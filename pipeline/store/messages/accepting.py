@@ -106,7 +106,7 @@ _PUT = f"""
             CROSS JOIN (SELECT count(*) AS new FROM arrived) AS arrivals
             CROSS JOIN LATERAL (VALUES ('messages_accepted', new),
                 ('messages_known', cardinality(CAST(%(externals)s AS text[])) - new),
-                ('left_out:' || %(platform)s || ':not_theirs', (
+                ('left_out:' || %(source)s || ':not_theirs', (
                     SELECT count(*) FROM edits e JOIN given g USING (external_id)
                     WHERE e.sender_id NOT IN ('', g.sender_id)))) AS figure (name, value)
         WHERE value > 0 ORDER BY name
@@ -205,7 +205,7 @@ def _values(
         "chat": chat.chat_id,
         "messages": Jsonb(rows),
         "externals": [message.external_id for message, _ in messages],
-        "platform": platform_of(chat.chat_id),
+        "source": platform_of(chat.chat_id),
         "priority": priority,
         "trace": trace_id,
         **_NOT_LOOKED_AT,
