@@ -132,7 +132,6 @@ def _apply(
             count_events(receipt, stored)
             return frozenset({"ingest"})
         case [Edit() as edit]:
-            receipt.edits += 1
             args = (edit.chat_id, edit.external_id, edit.content, edit.edited_at)
             change = partial(
                 edits.edit, database, tenant_id, *args, policy, by=edit.sender_id, trace_id=trace_id
@@ -141,21 +140,25 @@ def _apply(
             # it would wait for a message that never comes
             is_out = suppression.keeps_out_sender(database, tenant_id, *sender)
             if is_out or (changed := persistently(change)).outcome == "kept_out":
+                receipt.edits += 1
                 receipt.count("kept_out")
                 return frozenset()
             if changed.outcome == "not_theirs":
                 receipt.leave_out(edit.where, NOT_THEIRS, "not_theirs")
+                return frozenset()
+            receipt.edits += 1
             is_long = len(edit.content.encode()) > MAX_CONTENT_BYTES
             receipt.count("cut", is_long and changed.outcome != "unchanged")
             return changed.follows
         case [Deletion() as deletion]:
-            receipt.deletions += 1
             args = (deletion.chat_id, deletion.external_id)
             change = partial(
                 edits.delete, database, tenant_id, *args, policy, by=deletion.by, trace_id=trace_id
             )
             if (gone := persistently(change)).outcome == "not_theirs":
                 receipt.leave_out(deletion.where, NOT_THEIRS, "not_theirs")
+                return frozenset()
+            receipt.deletions += 1
             return gone.follows
         case [MemberChange() as moved]:
             receipt.members += len(moved.joined) + len(moved.left)
@@ -168,6 +171,11 @@ def _apply(
             # who reaches some chats only would join people of others; no words are lost
             pass
         case [OtherId() as found]:
+            with database.tenant(tenant_id) as connection:
+                stored_chat = chats.get(connection, found.id)
+            if stored_chat is not None and stored_chat.moved_to is not None:
+                # its person has another id now, and whoever shows this one may be somebody else
+                return frozenset()
             args = (found.other_id, found.id)
             persistently(partial(identities.link, database, tenant_id, *args))
             is_moved = persistently(partial(chat_moves.alias, database, tenant_id, *args, trace_id=trace_id))

@@ -90,11 +90,15 @@ def alias(
     ids again. Raises `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
+        chat = chats.get(connection, chat_id)
+        if chat is not None and chat.moved_to is not None:
+            return False
+        # blocks storing: what comes meanwhile would stay behind
+        suppression_list.lock(connection, tenant_id, exclusive=True)
         chat, other = chats.get(connection, chat_id), chats.get(connection, into)
-        if (chat is not None and chat.moved_to is not None) or (chat is None and other is None):
+        if chat is None and other is None:
             return False
         if chat is None:
-            suppression_list.lock(connection, tenant_id, exclusive=True)
             chats.ensure(connection, tenant_id, ChatIn(chat_id=chat_id, kind="direct"))
             store.redirect(connection, chat_id, into)
             return False
