@@ -10,7 +10,7 @@ from sqlalchemy import Connection, create_engine, event, pool
 from migrations import patience
 from schemas.errors import SettingsError
 from schemas.load_settings import load_settings
-from schemas.settings import postgres_parameters
+from schemas.server_urls import postgres_parameters
 
 
 def _url() -> str:

@@ -16,7 +16,8 @@ from sqlalchemy import Connection, create_engine, pool, text
 from migrations import patience
 from schemas.errors import Permanent, SettingsError
 from schemas.load_settings import load_settings
-from schemas.settings import Settings, postgres_parameters
+from schemas.server_urls import postgres_parameters
+from schemas.settings import Settings
 
 PARTITIONS = 32
 """More than a database of a billion messages needs: some thirty million in each."""

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 from pydantic import BaseModel, ValidationError
 
 from schemas.errors import ApiFailed, ApiUnavailable, Conflict, InvalidInput, NotFound, SettingsError
-from schemas.settings import is_local
+from schemas.server_urls import is_local
 
 T = TypeVar("T", bound=BaseModel)
 

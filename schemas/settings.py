@@ -6,134 +6,16 @@ The docstrings are what `ops/guide/configuration.md` says: `backscroll dev docs`
 import os
 import re
 from datetime import timedelta
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from schemas.facts import RULES
 from schemas.kinds import NEEDS, ROLLUP
+from schemas.server_urls import http_url, postgres_parameters, redis_url, without_secrets
 from schemas.sessions import EXTRACTIVE
-
-_ENCODED = (
-    "with a port of at most 65535, and whatever is special in the user or the password percent-encoded: %23 for #, "
-    "%40 for @, %3F for ?, %25 for %, %2F for /, %5B for ["
-)
-_MAX_PORT = 65535
-_SPECIAL = re.compile(r"[@\[\]\s]|%(?![0-9a-fA-F]{2})")
-# what a `rediss://` URL may say, with what it says by default: kombu would verify nothing
-_TLS: dict[str, str | None] = {
-    "ssl_cert_reqs": "required",
-    "ssl_check_hostname": "true",
-    "ssl_ca_certs": None,
-    "ssl_certfile": None,
-    "ssl_keyfile": None,
-}
-_ALLOWED = {"ssl_cert_reqs": ("required", "optional", "none"), "ssl_check_hostname": ("true", "false")}
-_UNKNOWN_OPTION = re.compile(r'query parameter: "(\w+)')
-
-
-def is_local(url: str) -> bool:
-    """Tell whether a URL names this machine.
-
-    >>> is_local("http://127.0.0.1:11434"), is_local("http://[::1]/v1"), is_local("https://api.openai.com/v1")
-    (True, True, False)
-    """
-    host = urlsplit(url).hostname or ""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def without_secrets(url: str) -> str:
-    """Return a URL without user, password, query and fragment.
-
-    >>> without_secrets("https://me:secret@models.example.org:8443/v1?key=secret")
-    'https://models.example.org:8443/v1'
-    """
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
-
-
-def _require_server(url: str, *schemes: str) -> None:
-    """Raise `ValueError` unless a URL names a host, and nothing of a login was taken for another part of it."""
-    parts = urlsplit(url)
-    login, _, host = parts.netloc.rpartition("@")
-    rest = f"{parts.path}?{parts.query}"
-    if parts.scheme not in schemes or not parts.hostname or parts.port == 0 or parts.fragment:
-        raise ValueError
-    if _SPECIAL.search(login) or re.search(r"[@\s]", rest) or re.search(r"\s|%(?!25)", host):
-        raise ValueError
-
-
-def postgres_parameters(url: str) -> dict[str, Any]:
-    """Read a Postgres URL as libpq does, so that every driver and program reads the same.
-
-    Raises `ValueError` that quotes no password.
-    """
-    # not for a command that only asks the HTTP API
-    from psycopg import ProgrammingError
-    from psycopg.conninfo import conninfo_to_dict
-
-    scheme, separator, rest = url.partition("://")
-    problem = f"must look like postgresql://user:password@host:5432/backscroll, {_ENCODED}"
-    if not separator or scheme not in {"postgresql", "postgres", "postgresql+psycopg"}:
-        raise ValueError(problem)
-    try:
-        parameters = conninfo_to_dict(f"postgresql://{rest}")
-    except ProgrammingError as error:
-        if unknown := _UNKNOWN_OPTION.search(str(error)):
-            problem = (
-                f"has the option {unknown[1]}, which Postgres' own library does not know: remove it. Allowed are "
-                "libpq's, such as ?sslmode=verify-full; behind a pooler or with a schema of its own none is needed"
-            )
-    else:
-        # libpq ends the login at the first / or @, and takes the rest of a password for hosts, ports and a database
-        after_login = re.sub(r"^[^/@]*@", "", rest).partition("?")[0]
-        ports = filter(None, str(parameters.get("port") or "").split(","))
-        if "@" not in after_login and all(port.isdecimal() and 0 < int(port) <= _MAX_PORT for port in ports):
-            return parameters
-    raise ValueError(problem)
-
-
-def redis_url(url: str) -> str:
-    """Return a Redis URL that says how certificates are verified: by default they are.
-
-    Raises `ValueError` that quotes no password.
-    """
-    # not for a command that only asks the HTTP API
-    from redis.connection import parse_url as read_by_redis
-
-    try:
-        _require_server(url, "redis", "rediss")
-        read = read_by_redis(url.partition("?")[0])  # type: ignore[no-untyped-call]
-    except ValueError:
-        read = {}
-    # redis-py passes over what is no number
-    if not read or str(read.get("db", "")) != re.sub(r"^0+(?=\d)", "", urlsplit(url).path.strip("/")):
-        raise ValueError(
-            f"must look like redis://:password@host:6379/0, or rediss:// for TLS, {_ENCODED}"
-        ) from None
-    server, _, query = url.partition("?")
-    parameters = dict(parse_qsl(query, keep_blank_values=True))
-    known = _TLS if server.startswith("rediss") else {}
-    if unknown := sorted(parameters.keys() - known):
-        names = ", ".join(known) or "none; rediss:// has some, for TLS"
-        raise ValueError(f"has the option {unknown[0]}: remove it. Allowed are {names}")
-    options = {name: value for name, value in (known | parameters).items() if value is not None}
-    for name, value in options.items():
-        # Celery's documentation writes CERT_NONE
-        options[name] = value.lower().removeprefix("cert_") if name in _ALLOWED else value
-        if name in _ALLOWED and options[name] not in _ALLOWED[name]:
-            raise ValueError(f"has the option {name}={value}: allowed are {', '.join(_ALLOWED[name])}")
-        if name not in _ALLOWED and not Path(value).is_file():
-            raise ValueError(f"has the option {name}={value}, which is not a file")
-    return f"{server}?{urlencode(options, quote_via=quote)}" if options else server
-
 
 PREFIX = "BACKSCROLL_"
 MAX_BUDGET_TOKENS = 200_000
@@ -153,15 +35,6 @@ def _also(prefix: str, name: str, default: Any) -> Any:
 
 # Empty is unset: so a secret in a file that every process reads is hidden from those that are not to have it.
 Secret = Annotated[SecretStr | None, BeforeValidator(lambda value: value or None)]
-
-
-def http_url(url: str) -> str:
-    """Return an HTTP URL that can be called. Raises `ValueError` that quotes no password."""
-    try:
-        _require_server(url, "http", "https")
-    except ValueError:
-        raise ValueError(f"must look like https://models.example.org:8443/v1, {_ENCODED}") from None
-    return url
 
 
 HttpUrl = Annotated[str, AfterValidator(http_url)]

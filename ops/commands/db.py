@@ -18,7 +18,8 @@ from ops import connection
 from ops.console import rendering
 from ops.console.command import Call, DataDirOption, DryRunOption, JsonOption, YesOption, command
 from schemas.errors import InvalidInput, SettingsError
-from schemas.settings import Settings, postgres_parameters
+from schemas.server_urls import postgres_parameters
+from schemas.settings import Settings
 
 if TYPE_CHECKING:
     from ops.local.embedded.roles import LoginRole

@@ -20,7 +20,8 @@ from pipeline.store.connections import trips
 from pipeline.store.connections.engines import DRIVER, driver_of
 from pipeline.store.operations import checks
 from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated
-from schemas.settings import Settings, postgres_parameters
+from schemas.server_urls import postgres_parameters
+from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace
 
 # SQLSTATE query_canceled: by a timeout, or by an operator.

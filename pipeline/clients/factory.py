@@ -16,8 +16,9 @@ from pipeline.clients.rerankers import CrossEncoderReranker, HttpReranker
 from pipeline.clients.sentence_transformers import SentenceTransformersEmbedder
 from schemas.errors import SettingsError
 from schemas.facts import RULES
+from schemas.server_urls import is_local, without_secrets
 from schemas.sessions import EXTRACTIVE
-from schemas.settings import PREFIX, Settings, is_local, without_secrets
+from schemas.settings import PREFIX, Settings
 from schemas.vectors import EmbeddingSpace
 
 DEFAULT_MODELS: Mapping[str, Callable[[], str]] = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from schemas.errors import ProviderUnavailable
-from schemas.settings import is_local
+from schemas.server_urls import is_local
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient

@@ -22,7 +22,7 @@ from pipeline.clients.http_calls import run_within
 from pipeline.clients.protocols import Completion, Prompt
 from pipeline.text.tokens import estimate
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable
-from schemas.settings import without_secrets
+from schemas.server_urls import without_secrets
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

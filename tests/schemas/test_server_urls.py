@@ -9,7 +9,7 @@ from redis.connection import parse_url
 
 from schemas.errors import SettingsError
 from schemas.load_settings import load_settings
-from schemas.settings import http_url, postgres_parameters, redis_url
+from schemas.server_urls import http_url, postgres_parameters, redis_url
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from sqlalchemy.exc import InvalidatePoolError
 
 from pipeline.store.connections import trips
 from pipeline.store.connections.transactions import READ_ONLY, sqlstate_of
-from schemas.settings import postgres_parameters
+from schemas.server_urls import postgres_parameters
 
 # libpq parses the URL (`postgres_parameters`), which may have parameters unknown to SQLAlchemy.
 DRIVER = "postgresql+psycopg://"
