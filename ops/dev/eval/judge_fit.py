@@ -38,12 +38,12 @@ Kind = Literal["answerable", "removed", "absent"]
 How = Literal["literal", "reworded", "shared", "other"]
 """How a memory or passage is asked for: `shared`, for something near it; `other`, for what was said in the chat."""
 OF_WORDS, OF_MEANING = (
-    ("coverage", "coverage_together", "session_words", "unknown"),
+    ("coverage", "coverage_together", "session_words"),
     ("cosine", "cosine_rise"),
 )
 QUESTION: Mapping[By, Sequence[str]] = {
-    "both": (*OF_WORDS, *OF_MEANING, "score", "score_lead"),
-    "words": (*OF_WORDS, "score", "score_lead"),
+    "both": (*OF_WORDS, *OF_MEANING, "score_lead"),
+    "words": (*OF_WORDS, "score_lead"),
     "meaning": OF_MEANING,
 }
 """What questions are judged by."""
@@ -52,7 +52,7 @@ TEXT: Mapping[By, Sequence[str]] = {
     "words": ("coverage", "coverage_far", "named"),
     "meaning": ("cosine", "rise", "far", "named"),
 }
-FALLING = ("far", "coverage_far", "unknown")
+FALLING = ("far", "coverage_far")
 """What speaks against an answer, the more of it there is; all else speaks for one, or does not count."""
 REMOVED_WEIGHT = 0.3
 """Of a question without its evidence: often something else in the chat answers it as well."""

@@ -35,11 +35,9 @@ By = Literal["both", "words", "meaning"]
 SAID = {
     "coverage": "one of the best messages holds {:.0%} of the question's words, by rarity",
     "coverage_together": "the best messages hold {:.0%} of the question's words, by rarity",
-    "unknown": "{:.0%} of the question's words, by rarity, are nowhere in the chat",
     "session_words": "the best messages' sessions match the question's words by {:.2f}",
     "cosine": "the message nearest in meaning has a similarity of {:.2f}",
     "cosine_rise": "the message nearest in meaning is more similar than the chat's average by {:.2f}",
-    "score": "the best message scores {:.2f}",
     "score_lead": "the best message scores more than the tenth by {:.2f}",
 }
 """What each signal says, in plain words."""
@@ -125,12 +123,8 @@ def of_question(ranked: Sequence[Scored], statistics: Statistics) -> dict[str, A
         "session_words": max(
             (hit.parts.get("session_words", 0.0) for hit in first[:MESSAGES_READ]), default=0.0
         ),
-        "unknown": _share(
-            [word for word, count in statistics.document_frequency.items() if not count], rarity
-        ),
         "cosine": nearest,
         "cosine_rise": nearest - statistics.mean_cosine,
-        "score": scores[0],
         "score_lead": scores[0] - scores[-1],
     }
     return {name: np.array([float(value)]) for name, value in values.items()}
