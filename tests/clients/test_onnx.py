@@ -134,8 +134,8 @@ def test_texts_mean_what_they_mean_to_the_engine_of_the_weights(multilingual: On
         for ours, theirs in zip(multilingual.embed_documents(said), whole.passage(said), strict=True)
     ]
 
-    assert min(cosines) > 0.99
-    assert sum(cosines) / len(cosines) > 0.999
+    assert min(cosines) > 0.995
+    assert sum(cosines) / len(cosines) > 0.998
 
 
 def test_a_folder_whose_graph_was_changed_is_refused(folder: Path) -> None:

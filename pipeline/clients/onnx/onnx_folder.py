@@ -156,7 +156,7 @@ MULTILINGUAL = Bundled(
         document_prefix=_E5.document_prefix,
     ),
     maker="make_e5",
-    version=1,
+    version=2,
 )
 """Knows a hundred languages."""
 ENGLISH = Bundled(

@@ -1,15 +1,17 @@
-"""Write the encoder of a BERT-like model as an ONNX graph in int8 or 4 bits, from its weights only.
+"""Write the encoder of a BERT-like model as an ONNX graph in int8, from its weights only.
 
-Linear layers multiply bytes, with a scale for each block of weights and of input: a text has the same vector in any
-batch. Weights given in 4 bits stay so; other embeddings become bytes with a scale for each word piece. Everything else
-is float32. The operators of the domain `com.microsoft` are ONNX Runtime's own. The weights are in a separate file,
-which processes that run the model share by mapping it.
+Linear layers multiply bytes. Where their weights are given in 4 bits, each word piece of the input has one scale, and
+each output; else each block of them does: slower, but all-MiniLM-L6-v2 has inputs far beyond the others of their word
+piece, and one scale would change its vectors (cosine 0.993; 0.9988 for multilingual-e5-small). A text has the same
+vector in any batch. Word embeddings given in 4 bits stay so; others become bytes with a scale for each word piece.
+Everything else is float32. The operators of the domain `com.microsoft` are ONNX Runtime's own. The weights are in a
+separate file, which processes that run the model share by mapping it.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import onnx
@@ -21,24 +23,32 @@ from pipeline.clients.onnx.onnx_folder import INPUT, LENGTHS, OUTPUT, WEIGHTS
 BLOCKS = (64, 32, 16)
 """Inputs of a linear layer that share a scale: the first of these numbers that divides their count."""
 _BYTE = 127
-_OURS = "com.microsoft"
 # the `accuracy_level` at which MatMulNBits multiplies bytes
 _BYTES = 4
+# zero among bytes without a sign, as ONNX Runtime wants them on the left of a product
+_MIDDLE = 128
+# of inputs: less is rounding
+_LEAST_SCALE = 1e-12
+_OURS = "com.microsoft"
 _OPSET, _IR_VERSION = 17, 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class Blocks:
-    """A matrix of integers in which the values of a block share a scale."""
+    """A matrix of values in 4 bits, in which those of a block share a scale."""
 
-    # of a value
-    bits: Literal[4, 8]
     # values in a block
     size: int
-    # bytes `(rows, blocks, size * bits / 8)` of values with a middle zero; the lower half byte comes first
+    # bytes `(rows, blocks, size / 2)` of two values with a middle zero; the lower half byte comes first
     values: NDArray[Any]
     # `(rows, blocks)`
     scales: NDArray[Any]
+
+    def floats(self) -> NDArray[Any]:
+        """Return the matrix: `(rows, blocks * size)`."""
+        halves = np.stack([self.values & 15, self.values >> 4], axis=-1).astype(np.float32) - 8
+        values: NDArray[Any] = halves.reshape(*self.values.shape[:2], self.size) * self.scales[:, :, None]
+        return values.reshape(len(values), -1)
 
 
 Weights = Mapping[str, NDArray[Any]]
@@ -65,8 +75,8 @@ def write(
 ) -> None:
     """Write the graph of an encoder whose weights have the names of BERT's, with GELU between its linear layers.
 
-    Matrices in `blocks` are used unchanged; linear layers and words in `weights` become bytes. `distances` is
-    MPNet's attention bias by the distance of two word pieces, `(2 * pieces - 1, heads)`, the most negative first.
+    Matrices are in `blocks` or in `weights`. `distances` is MPNet's attention bias by the distance of two word pieces,
+    `(2 * pieces - 1, heads)`, the most negative first.
     """
     graph = _Graph(weights, blocks or {}, shape.epsilon)
     state = graph.embedded(shape.first_position)
@@ -100,6 +110,8 @@ class _Graph:
         self._epsilon = epsilon
         self._nodes: list[onnx.NodeProto] = []
         self._constants: dict[str, onnx.TensorProto] = {}
+        # by the input of a linear layer, as several layers may have the same
+        self._quantized: dict[str, tuple[str, str]] = {}
 
     def add(self, operator: str, inputs: Sequence[str], *, domain: str = "", **attributes: Any) -> str:
         """Add a node with one output."""
@@ -127,7 +139,7 @@ class _Graph:
                 "GatherBlockQuantized",
                 [values, INPUT, self.constant("word_scales", blocks.scales)],
                 domain=_OURS,
-                bits=blocks.bits,
+                bits=4,
                 block_size=blocks.size,
                 gather_axis=0,
                 quantize_axis=1,
@@ -151,24 +163,57 @@ class _Graph:
         return self.add("Unsqueeze", [by_head, self.constant("zero", np.array([0]))])
 
     def linear(self, name: str, input_: str) -> str:
-        """Add a linear layer with a scale for each block of weights and of input."""
-        blocks = self._blocks.get(f"{name}.weight") or _in_bytes(self._weights[f"{name}.weight"])
-        outputs, count = blocks.scales.shape
+        bias = self.constant(f"{name}.bias", self._weights[f"{name}.bias"])
+        if (blocks := self._blocks.get(f"{name}.weight")) is None:
+            return self._by_blocks(name, input_, bias)
+        weight = blocks.floats()
+        scales = _scales(np.abs(weight).max(axis=1))
+        if input_ not in self._quantized:
+            self._quantized[input_] = self._in_bytes(input_)
+        values, scale = self._quantized[input_]
+        product = self.add(
+            "MatMulIntegerToFloat",
+            [
+                values,
+                self.constant(f"{name}.weight", _rounded(weight / scales[:, None]).T),
+                self.constant("one", np.array(1, np.float32)),
+                self.constant(f"{name}.scale", scales),
+                self.constant("middle", np.array(_MIDDLE, np.uint8)),
+            ],
+            domain=_OURS,
+        )
+        return self.add("Add", [self.add("Mul", [product, scale]), bias])
+
+    def _by_blocks(self, name: str, input_: str, bias: str) -> str:
+        weight = self._weights[f"{name}.weight"]
+        size = next(size for size in BLOCKS if not weight.shape[1] % size)
+        parts = weight.reshape(len(weight), -1, size)
+        scales = _scales(np.abs(parts).max(axis=2, keepdims=True))
+        values = (_rounded(parts / scales).astype(np.int16) + _MIDDLE).astype(np.uint8)
         return self.add(
             "MatMulNBits",
             [
                 input_,
-                self.constant(f"{name}.weight", blocks.values),
-                self.constant(f"{name}.scale", blocks.scales),
-                *("", "", self.constant(f"{name}.bias", self._weights[f"{name}.bias"])),
+                self.constant(f"{name}.weight", values),
+                self.constant(f"{name}.scale", scales[:, :, 0]),
+                *("", "", bias),
             ],
             domain=_OURS,
-            K=count * blocks.size,
-            N=outputs,
-            bits=blocks.bits,
-            block_size=blocks.size,
+            K=weight.shape[1],
+            N=len(weight),
+            bits=8,
+            block_size=size,
             accuracy_level=_BYTES,
         )
+
+    def _in_bytes(self, input_: str) -> tuple[str, str]:
+        """Return word pieces in bytes, and the scale of each, `(texts, pieces, 1)`."""
+        largest = self.add("ReduceMax", [self.add("Abs", [input_])], axes=[-1])
+        step = self.add("Mul", [largest, self.constant("step", np.array(1 / _BYTE, np.float32))])
+        scale = self.add("Max", [step, self.constant("least_scale", np.array(_LEAST_SCALE, np.float32))])
+        values = self.add("Round", [self.add("Div", [input_, scale])])
+        above = self.add("Add", [values, self.constant("middle_float", np.array(_MIDDLE, np.float32))])
+        return self.add("Cast", [above], to=TensorProto.UINT8), scale
 
     def norm(self, name: str, input_: str) -> str:
         inputs = [
@@ -202,15 +247,6 @@ class _Graph:
             start = self.constant("zero", np.array([0]))
             table = self.add("Slice", [table, start, count, self.constant(f"axis_{axis}", np.array([axis]))])
         return table
-
-
-def _in_bytes(weight: NDArray[Any]) -> Blocks:
-    block = next(size for size in BLOCKS if not weight.shape[1] % size)
-    parts = weight.reshape(len(weight), -1, block)
-    scales = _scales(np.abs(parts).max(axis=2, keepdims=True))
-    # unsigned, with zero in the middle
-    values = (_rounded(parts / scales).astype(np.int16) + 128).astype(np.uint8)
-    return Blocks(bits=8, size=block, values=values, scales=scales[:, :, 0])
 
 
 def _scales(largest: NDArray[Any]) -> NDArray[Any]:

@@ -120,7 +120,7 @@ def _blocks(raw: NDArray[Any], rows: int) -> Blocks:
     scales = blocks[:, :, :_SCALE_BYTES].copy().view(np.float16)[:, :, 0]
     low_first = np.concatenate([blocks[:, :, _SCALE_BYTES:] & 15, blocks[:, :, _SCALE_BYTES:] >> 4], axis=2)
     values = low_first[:, :, 0::2] | low_first[:, :, 1::2] << 4
-    return Blocks(bits=4, size=_BLOCK, values=values, scales=scales.astype(np.float32))
+    return Blocks(size=_BLOCK, values=values, scales=scales.astype(np.float32))
 
 
 def _renamed(name: str) -> str:
