@@ -94,7 +94,9 @@ class Settings(BaseSettings):
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = 8422
     """Port of `/metrics`; in `backscroll up` 0 picks a free one, and if it is unset the next free one after the HTTP
     API's and Flower's."""
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], BeforeValidator(lambda value: str(value).lower())
+    ] = "info"
     """Log level of workers and HTTP API."""
 
     session_memory_enabled: bool = _also("CONTEXT_", "SESSION_MEMORY_ENABLED", True)
@@ -224,7 +226,7 @@ class Settings(BaseSettings):
     memory_answers_days: Annotated[int, Field(ge=1)] = 90
     """Days after which a remembered answer that was not shown is pruned."""
     memory_min_importance: Annotated[float, Field(ge=0, le=10)] = 0.5
-    """`min_importance` of the profiles `balanced` and `group`."""
+    """Importance from which a memory about a user is shown in a context."""
 
     context_budget_tokens: Annotated[int, Field(ge=50, le=MAX_BUDGET_TOKENS)] = 2000
     """Tokens of a context without `budget_tokens`."""
@@ -257,7 +259,7 @@ class Settings(BaseSettings):
     worker_heartbeat_file: Path | None = None
     """File that a worker touches every two seconds, for health checks."""
     backlog_max_messages: Annotated[int, Field(ge=1)] = 200_000
-    """Accepted messages that may wait to be placed; above it the HTTP API answers 503."""
+    """Accepted messages that may wait to be placed; above about as many the HTTP API answers 503."""
     payload_tenants: str | None = None
     """Comma-separated tenants that payload tasks may write to; others become dead letters. Unset: any tenant."""
 

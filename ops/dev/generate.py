@@ -1,8 +1,12 @@
 """Write what is generated: pages of settings and kinds, the newest schema, and the migrations' checksums."""
 
 import hashlib
+import re
 import tempfile
+from collections import defaultdict
+from collections.abc import Iterable
 from contextlib import closing
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -94,9 +98,13 @@ KINDS_INTRODUCTION = """\
 
 # Kinds of messages and events
 
-What becomes of all that platforms send and export, by the platforms' own names; `*` stands for any ending. A kind that
-is not here is kept as text if it holds any, and in the answer it is counted by its own name.
+What becomes of all that platforms send and export, by the platforms' own names: `*` stands for any ending, `pin_{a,b}`
+for `pin_a` and `pin_b`, and a word in brackets is put before the text. A kind that is not here is kept as text if it
+holds any, and counted by its own name.
 """
+# a name's words end before a capital letter, or with `_` or `.`; numbers share the empty beginning
+_FIRST_WORD = re.compile(r"[A-Za-z]*?[a-z](?=[A-Z])|[A-Za-z]+[._]|(?=\d)")
+_LAST_WORD = re.compile(r"(?:[A-Z][a-z]+|[._][A-Za-z]*)\*?$")
 
 
 def kinds_page() -> str:
@@ -106,16 +114,37 @@ def kinds_page() -> str:
 
 def _kinds_section(name: str) -> str:
     table = kinds.load(name)
-    by_fate: dict[str, list[str]] = {}
-    for kind, fate in table.fates.items():
-        word = table.words.get(kind)
-        shown = f"{fate}, behind `[{word}]`" if word else kinds.FATES.get(fate, f"counted: {fate}")
-        by_fate.setdefault(shown.replace("text, behind", "kept behind"), []).append(kind)
-    rows = (
-        f"| {fate} | {', '.join(f'`{kind}`' for kind in names if kind)} |\n"
-        for fate, names in by_fate.items()
-    )
-    return f"\n## {name}\n\n{table.about}\n\n| Becomes | Kinds |\n|---|---|\n{''.join(rows)}"
+    plain, marked = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    for kind, fate in filter(itemgetter(0), table.fates.items()):
+        told = kinds.FATES.get(fate, "counted by a name")
+        mark = (
+            f" [{word}]" if (word := table.words.get(kind)) else "" if fate in kinds.FATES else f" ({fate})"
+        )
+        plain[told] += [] if mark else [kind]
+        marked[told] += [f"`{kind}`{mark}"] if mark else []
+    rows = (f"- {told}: {', '.join([*_together(plain[told]), *marked[told]])}\n" for told in plain)
+    return f"\n## {name}\n\n{table.about}\n\n{''.join(rows)}"
+
+
+def _together(names: Iterable[str]) -> list[str]:
+    """Write names that begin or end with the same word as one, with what differs in braces.
+
+    >>> _together(["pin_added", "pin_removed", "imageMessage", "hello", "audioMessage", "16", "17"])
+    ['`pin_{added,removed}`', '`{16,17}`', '`{image,audio}Message`', '`hello`']
+    """
+    rows, rest = [], [*names]
+    for word in (_FIRST_WORD, _LAST_WORD):
+        sharing: dict[str, list[str]] = {}
+        for name in rest:
+            found = word.match(name) if word is _FIRST_WORD else word.search(name)
+            sharing.setdefault(found[0] if found else f"{name} alone", []).append(name)
+        rest = [group[0] for group in sharing.values() if len(group) == 1]
+        for shared, group in sharing.items():
+            if len(group) > 1:
+                differing = ",".join(name.removeprefix(shared).removesuffix(shared) for name in group)
+                braces = f"{{{differing}}}"
+                rows.append(f"`{shared}{braces}`" if word is _FIRST_WORD else f"`{braces}{shared}`")
+    return [*rows, *(f"`{name}`" for name in rest)]
 
 
 FOLDER = Path(migrations.__file__).parent
