@@ -39,12 +39,12 @@ INTRODUCTION = f"""\
 # Configuration
 
 A setting is a variable `{PREFIX}…` in the environment, which wins, in `.env` in the working directory, or in the file
-that `{PREFIX}CONFIG` names. Backscroll refuses to start with a wrong value or an unknown `{PREFIX}…`.
+that `{PREFIX}CONFIG` names. An unknown `{PREFIX}…` and a value out of bounds are refused at the start; what a language
+model's settings name is read when one is set.
 
-`{PREFIX}VENV` and `PYTHON` tell `./ops/run` and `./ops/test` where to make the environment, and with which Python;
 `.env.example` has what `compose.yaml` wants besides.
-
-In parentheses are a setting's default and what is allowed; “also” names another variable that it is read from.
+In parentheses are a setting's default and what is allowed. Those with * are also read with `CONTEXT_` (sessions),
+`VECTOR_` (embeddings) or nothing (OpenAI) in the place of `{PREFIX}`.
 """
 
 
@@ -56,7 +56,10 @@ def configuration() -> str:
         if name in SECTIONS:
             lines.append(f"\n## {SECTIONS[name]}\n")
         values = "; ".join(filter(None, (_default(schema), _allowed(schema))))
-        lines.append(f"- `{PREFIX}{name.upper()}` ({values}): {_meaning(name)}")
+        field = Settings.model_fields[name]
+        star = "*" if field.validation_alias else ""
+        meaning = " ".join((field.description or "").split())
+        lines.append(f"- `{PREFIX}{name.upper()}`{star} ({values}): {meaning}")
     return "\n".join(lines).replace("\n\n\n", "\n\n") + "\n"
 
 
@@ -74,22 +77,11 @@ def _allowed(schema: dict[str, Any]) -> str:
         return ", ".join(f"`{value}`" for value in kind["enum"])
     if "minimum" in kind and "maximum" in kind:
         return f"{kind['minimum']}–{kind['maximum']}"
-    signs = {"exclusiveMinimum": "> ", "minimum": "≥ ", "maximum": "≤ "}
+    signs = {"exclusiveMinimum": ">", "minimum": "≥", "maximum": "≤"}
     bounds = [f"{sign}{kind[name]}" for name, sign in signs.items() if name in kind]
-    plain = {"boolean": "", "password": "secret"}
-    kind_of = kind.get("format", "text") if kind["type"] == "string" else kind["type"]
+    plain = {"boolean": "", "string": "", "password": "secret"}
+    kind_of = kind.get("format", kind["type"])
     return ", ".join(bounds) or plain.get(kind_of, kind_of)
-
-
-def _meaning(name: str) -> str:
-    field = Settings.model_fields[name]
-    aliases = [
-        f"`{choice}`"
-        for choice in getattr(field.validation_alias, "choices", ())
-        if not str(choice).startswith(PREFIX)
-    ]
-    also = f" Also {', '.join(aliases)}." if aliases else ""
-    return " ".join((field.description or "").split()) + also
 
 
 KINDS_PAGE = PAGE.with_name("kinds.md")
