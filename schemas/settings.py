@@ -151,7 +151,8 @@ class Settings(BaseSettings):
     embedding_provider: (
         Literal["deterministic", "onnx", "sentence-transformers", "ollama", "openai"] | None
     ) = _also("VECTOR_", "EMBEDDING_PROVIDER", None)
-    """[What embeds](operating.md#embedding-models); `deterministic` hashes words. Unset: `onnx` if installed, else that."""
+    """[What embeds](operating.md#embedding-models); `deterministic` hashes words. Unset: `onnx` if installed, else
+    that."""
     embedding_model: str | None = _also("VECTOR_", "EMBEDDING_MODEL", None)
     """Model that a new database begins with, or its folder. Unset: `multilingual-e5-small`, or else `all-MiniLM-L6-v2`;
     `nomic-embed-text` (`ollama`), `text-embedding-3-small` (`openai`)."""
@@ -178,9 +179,11 @@ class Settings(BaseSettings):
     openai_api_key: Secret = _also("", "OPENAI_API_KEY", None)
     """Key for that server."""
     reranker_model: str | None = None
-    """Cross-encoder that rescores the 20 best messages: a folder or a name on the Hugging Face hub, or at `RERANKER_URL`."""
+    """Cross-encoder that rescores the 20 best messages: a folder or a name on the Hugging Face hub, or at
+    `RERANKER_URL`."""
     reranker_url: HttpUrl | None = None
-    """Server that is sent these: `/rerank` of Cohere, Jina or vLLM (with `RERANKER_MODEL`), or of text-embeddings-inference
+    """Server that is sent these: `/rerank` of Cohere, Jina or vLLM (with `RERANKER_MODEL`), or of
+    text-embeddings-inference
     (without). It has 0.3 s."""
     reranker_api_key: Secret = None
     """Key for that server."""
@@ -190,7 +193,8 @@ class Settings(BaseSettings):
     memory_learning_enabled: bool = True
     """Whether facts are learned from sessions."""
     memory_model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """What learns facts: `rules-v1`, only what people ask a bot to keep, or a language model. Unset: what summarizes, if it
+    """What learns facts: `rules-v1`, only what people ask a bot to keep, or a language model. Unset: what
+    summarizes, if it
     is one."""
     memory_facts_per_session: Annotated[int, Field(ge=1, le=20)] = 3
     """Facts learned from one session."""
