@@ -70,13 +70,12 @@ class Settings(BaseSettings):
     """Redis, Celery's broker. Unset: the embedded one. `rediss://` verifies certificates, by your own CA with
     `?ssl_ca_certs=/path/ca.pem`."""
     data_dir: Path = Field(default_factory=_default_data_dir)
-    """Folder of embedded servers, logs, passwords and API key: `/var/lib/backscroll` as root, else
-    `~/.local/share/backscroll`."""
+    """Folder of `backscroll up`: `/var/lib/backscroll` as root, else `~/.local/share/backscroll`."""
     url: HttpUrl | None = None
-    """HTTP API that commands ask, with `BACKSCROLL_API_KEY`. Unset: that of the running `backscroll up`."""
+    """HTTP API that commands ask. Unset: that of the running `backscroll up`."""
 
     tenant: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.:-]+$")] = "default"
-    """Tenant of `BACKSCROLL_API_KEY`, of queued payloads that name none, and of commands without `--tenant`."""
+    """Tenant of `BACKSCROLL_API_KEY`, and of tasks and commands that name none."""
     api_key: Secret = None
     """Key with all scopes for `BACKSCROLL_TENANT`; `backscroll up` generates one."""
     host: str = "127.0.0.1"
@@ -84,7 +83,7 @@ class Settings(BaseSettings):
     port: Annotated[int, Field(ge=0, le=65535)] = 8420
     """Port of the HTTP API. 0, or unset in `backscroll up`: a free one."""
     api_processes: Annotated[int, Field(ge=1, le=16)] | None = None
-    """Processes of the HTTP API, each with a model and up to 27 connections to Postgres. Unset: 2, or 1 on one core."""
+    """Processes of the HTTP API, each with up to 27 connections to Postgres. Unset: 2, or 1 on one core."""
     flower_port: Annotated[int, Field(ge=0, le=65535)] = 8421
     """Port of Flower in `backscroll up`; likewise."""
     metrics_host: str = "127.0.0.1"
@@ -107,13 +106,13 @@ class Settings(BaseSettings):
     session_max_retrieved: Annotated[int, Field(ge=0, le=100)] = _also("CONTEXT_", "SESSION_MAX_RETRIEVED", 3)
     """`sessions` of the profiles `balanced` and `group`."""
     session_summarization_enabled: bool = _also("CONTEXT_", "SESSION_SUMMARIZATION_ENABLED", True)
-    """Whether sessions are summarized, or only cut and searched."""
+    """Off: sessions are only cut and searched."""
     session_summary_model: Annotated[str, Field(min_length=1, max_length=200)] = _also(
         "CONTEXT_", "SESSION_SUMMARY_MODEL", EXTRACTIVE
     )
     """What summarizes sessions: `extractive-v1` on this machine, or a language model, which is sent the transcripts."""
     session_summary_timeout_seconds: Annotated[float, Field(ge=1, le=3600)] = 60
-    """Longest wait for a language model's answer; less than `BACKSCROLL_LEASE_SECONDS`."""
+    """Longest wait for a language model, less than `LEASE_SECONDS`."""
     session_summary_context_tokens: Annotated[int, Field(ge=4000, le=2_000_000)] = 16_000
     """The language model's window, answer included (Ollama: `num_ctx`). Longer sessions are summarized in parts."""
     session_summary_every: Annotated[int, Field(ge=1, le=1000)] = 1
@@ -123,7 +122,7 @@ class Settings(BaseSettings):
     session_summary_version: Annotated[int, Field(ge=1)] = _also("CONTEXT_", "SESSION_SUMMARY_VERSION", 1)
     """Raise it to have a backfill summarize sessions again."""
     rollups_enabled: bool = False
-    """Whether a language model also summarizes each past week of a chat."""
+    """Also summarize weeks, by a language model."""
     session_rolling_messages: Annotated[int, Field(ge=4, le=10000)] = 60
     """New messages, or …"""
     session_rolling_tokens: Annotated[int, Field(ge=200, le=1_000_000)] = 6000
@@ -132,21 +131,21 @@ class Settings(BaseSettings):
     llm_answer_tokens: Annotated[int, Field(ge=100, le=200_000)] = 900
     """Tokens of a language model's answer, at most a quarter of its window; models that reason need more."""
     llm_daily_budget: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """US dollars that language models may cost a tenant a day (UTC)."""
+    """US dollars of a tenant a day (UTC)."""
     llm_daily_tokens: Annotated[int, Field(ge=1)] | None = None
-    """Tokens of prompts and answers that a tenant may use a day (UTC)."""
+    """Tokens, in and out, of a tenant a day."""
     llm_budget_spent: Literal["wait", "extract"] = "wait"
     """Then sessions `wait` for the next day, or are summarized without a model."""
     llm_prices: Annotated[Path, AfterValidator(Path.absolute)] | None = None
     """TOML file of prices: `["model"]`, `input = 0.4`, `output = 1.6` in US dollars per million tokens."""
     llm_calls_days: Annotated[int, Field(ge=1)] = 90
-    """Days that calls to language models stay recorded."""
+    """Days that calls stay recorded."""
     llm_max_concurrent: Annotated[int, Field(ge=1, le=10_000)] = 16
-    """Concurrent calls to one provider, by all workers."""
+    """Concurrent calls to a provider, by all workers."""
     llm_requests_per_minute: Annotated[int, Field(ge=1)] | None = None
-    """Calls to one provider a minute, by all workers."""
+    """Calls to a provider a minute."""
     llm_tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
-    """Tokens to and from one provider a minute, by all workers."""
+    """Tokens to and from it a minute."""
 
     embedding_provider: (
         Literal["deterministic", "onnx", "sentence-transformers", "ollama", "openai"] | None
@@ -163,7 +162,7 @@ class Settings(BaseSettings):
     embedding_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = _also(
         "VECTOR_", "EMBEDDING_TIMEOUT_SECONDS", 12
     )
-    """Longest wait for an embedding server, less than `LEASE_SECONDS`; a question waits 3 s at most."""
+    """Longest wait for an embedding server, less than `LEASE_SECONDS`; of a question 3 s."""
     embedding_query_prefix: Annotated[str, Field(max_length=1000)] | None = None
     """Put before a question that is embedded. Unset: what the model's card asks for."""
     embedding_document_prefix: Annotated[str, Field(max_length=1000)] | None = None
@@ -191,7 +190,7 @@ class Settings(BaseSettings):
     """Language model that makes up an answer to search with, for requests with `hyde`; it is sent the question."""
 
     memory_learning_enabled: bool = True
-    """Whether facts are learned from sessions."""
+    """Learn facts from sessions."""
     memory_model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """What learns facts: `rules-v1`, only what people ask a bot to keep, or a language model. Unset: what
     summarizes, if it
@@ -207,7 +206,7 @@ class Settings(BaseSettings):
     memory_user_max: Annotated[int, Field(ge=1, le=100_000)] = 200
     """Memories kept of one user; history goes first, what was written by hand last."""
     memory_history_days: Annotated[int, Field(ge=1)] = 400
-    """Days that superseded and retracted memories are kept."""
+    """Days that history is kept."""
     memory_answers_days: Annotated[int, Field(ge=1)] = 90
     """Days that a remembered answer is kept without being shown."""
     memory_min_importance: Annotated[float, Field(ge=0, le=10)] = 0.5
@@ -218,9 +217,9 @@ class Settings(BaseSettings):
     context_history_tokens: Annotated[int, Field(ge=0, le=MAX_HISTORY_TOKENS)] = 800
     """`history_tokens` of the profiles `balanced` and `group`."""
     query_log_enabled: bool = True
-    """Whether questions, what was shown and answers are recorded."""
+    """Record questions, what was shown, and answers."""
     remember_answers: bool = False
-    """Whether a reported answer becomes a memory of the user who asked."""
+    """Make reported answers memories of who asked."""
 
     retention_days: Annotated[int, Field(ge=1)] | None = None
     """Messages older than this are pruned."""
@@ -229,22 +228,22 @@ class Settings(BaseSettings):
     query_log_days: Annotated[int, Field(ge=1)] = 90
     """Days that questions and answers stay recorded."""
     pending_edit_days: Annotated[int, Field(ge=1)] = 30
-    """Days that an edit waits for its message, and that an unacceptable payload is kept."""
+    """Days that an edit waits for its message, and a refused payload is kept."""
 
     sweep_seconds: Annotated[float, Field(ge=0.2, le=3600)] = 5
     """How often idle sessions are closed and lost wake-ups repeated."""
     lease_seconds: Annotated[float, Field(ge=1, le=3600)] = 120
     """How long a worker may take for a job."""
     job_max_attempts: Annotated[int, Field(ge=1, le=100)] = 5
-    """Attempts after which a failing job becomes a dead letter."""
+    """Failures after which a job is a dead letter."""
     summarize_debounce_seconds: Annotated[float, Field(ge=0, le=86_400)] = 5
     """How long a closed session waits for late messages."""
     settle_seconds: Annotated[float, Field(ge=0, le=86_400)] = 10
     """How long an import's sessions wait for its last message."""
     worker_heartbeat_file: Path | None = None
-    """File that a worker touches every two seconds, for health checks."""
+    """File that a worker touches every two seconds."""
     backlog_max_messages: Annotated[int, Field(ge=1)] = 200_000
-    """Accepted messages that may wait to be placed; above about as many the HTTP API answers 503."""
+    """Waiting messages above which, about, the HTTP API answers 503."""
     payload_tenants: str | None = None
     """Comma-separated tenants that payload tasks may write to. Unset: any."""
 

@@ -94,9 +94,7 @@ What becomes of all that platforms send and export, by the platforms' own names:
 for `pin_a` and `pin_b`, and a word in brackets is put before the text. A kind that is not here is kept as text if it
 holds any, and counted by its own name.
 """
-# a name's words end before a capital letter, or with `_` or `.`; numbers share the empty beginning
-_FIRST_WORD = re.compile(r"[A-Za-z]*?[a-z](?=[A-Z])|[A-Za-z]+[._]|(?=\d)")
-_LAST_WORD = re.compile(r"(?:[A-Z][a-z]+|[._][A-Za-z]*)\*?$")
+_FIRST_WORD = re.compile(r"[A-Za-z]*?[a-z](?=[A-Z])|[A-Za-z]+[._]|")
 
 
 def kinds_page() -> str:
@@ -119,24 +117,23 @@ def _kinds_section(name: str) -> str:
 
 
 def _together(names: Iterable[str]) -> list[str]:
-    """Write names that begin or end with the same word as one, with what differs in braces.
+    """Write names that begin with the same word as one, with the rest of them in braces, and the others together.
 
-    >>> _together(["pin_added", "pin_removed", "imageMessage", "hello", "audioMessage", "16", "17"])
-    ['`pin_{added,removed}`', '`{16,17}`', '`{image,audio}Message`', '`hello`']
+    >>> _together(["pin_added", "pin_removed", "imageMessage", "hello"])
+    ['`pin_{added,removed}`', '`{imageMessage,hello}`']
     """
-    rows, rest = [], [*names]
-    for word in (_FIRST_WORD, _LAST_WORD):
-        sharing: dict[str, list[str]] = {}
-        for name in rest:
-            found = word.match(name) if word is _FIRST_WORD else word.search(name)
-            sharing.setdefault(found[0] if found else f"{name} alone", []).append(name)
-        rest = [group[0] for group in sharing.values() if len(group) == 1]
-        for shared, group in sharing.items():
-            if len(group) > 1:
-                differing = ",".join(name.removeprefix(shared).removesuffix(shared) for name in group)
-                braces = f"{{{differing}}}"
-                rows.append(f"`{shared}{braces}`" if word is _FIRST_WORD else f"`{braces}{shared}`")
-    return [*rows, *(f"`{name}`" for name in rest)]
+    sharing = defaultdict[str, list[str]](list)
+    for name in names:
+        sharing[_FIRST_WORD.match(name)[0]].append(name)  # type: ignore[index]  # it matches nothing, too
+    alone = [name for word, group in sharing.items() if not word or len(group) == 1 for name in group]
+    together = {word: group for word, group in sharing.items() if word and len(group) > 1} | {"": alone}
+    return [
+        f"`{group[0]}`"
+        if len(group) == 1
+        else f"`{word}{{{','.join(name.removeprefix(word) for name in group)}}}`"
+        for word, group in together.items()
+        if group
+    ]
 
 
 FOLDER = Path(migrations.__file__).parent
