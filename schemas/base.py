@@ -10,6 +10,8 @@ MAX_NAMED = 5
 """Problems of one payload that are named; further ones are only counted."""
 MIN_SIMILARITY = 0.6
 """The ratio of `difflib` from which a name is suggested."""
+_ELSEWHERE = {"learned_in": "chat_id", "content": "text", "query": "question"}
+"""Fields by what other routes, or other products, call the same."""
 MAX_UNKNOWN = 20
 """Unknown fields of one object that are named; further ones are only counted."""
 FROM_PLATFORM = {"from": "platform"}
@@ -129,7 +131,7 @@ def did_you_mean(
 
     def similarity(name: str) -> float:
         # without the platform's prefix, too
-        forms = [name, name.partition(":")[2], titles.get(name, "")]
+        forms = [name, name.partition(":")[2], titles.get(name, ""), _ELSEWHERE.get(name, "")]
         return max(SequenceMatcher(None, wanted, form.casefold()).ratio() for form in forms if form)
 
     ranked = sorted(((similarity(name), name) for name in known if name), reverse=True)

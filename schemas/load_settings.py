@@ -1,7 +1,7 @@
 """Load the settings of a process from the environment and files, only at the edges: command line, workers, HTTP API."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,8 @@ def load_settings(**overrides: Any) -> Settings:
     try:
         return Settings(_env_file=files, **overrides)
     except ValidationError as error:
-        raise SettingsError("\n".join(_explain(e) for e in error.errors())) from None
+        given = {*os.environ, *(name for names in read.values() for name in names)}
+        raise SettingsError("\n".join(_explain(e, given) for e in error.errors())) from None
 
 
 def _prefixed_values(files: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -65,10 +66,14 @@ def _refuse_unknown(places: Mapping[str, Mapping[str, Any]]) -> None:
         raise SettingsError("\n".join(problems))
 
 
-def _explain(error: Any) -> str:
+def _explain(error: Any, given: Collection[str]) -> str:
+    """Name the wrong setting by the variable that sets it, which may be another tool's, and say what is wrong."""
     name = str(error["loc"][0]) if error["loc"] else "settings"
-    if not name.startswith(PREFIX) and name.islower():
-        name = PREFIX + name.upper()
+    field = name.lower().removeprefix(PREFIX.lower())
+    if field in Settings.model_fields:
+        alias = Settings.model_fields[field].validation_alias
+        names = [PREFIX + field.upper(), *map(str, getattr(alias, "choices", ()))]
+        name = next((each for each in names if each in given), names[0])
     secret = any(word in name for word in ("URL", "KEY"))
     value = "" if secret else f"={error['input']!r}"
     return f"{name}{value}: {error['msg'].removeprefix('Value error, ')}"

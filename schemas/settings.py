@@ -67,39 +67,36 @@ class Settings(BaseSettings):
     backup_database_url: Secret = None
     """The same, as the role that reads all tenants, for `backscroll backup`."""
     redis_url: Secret = None
-    """Redis, Celery's broker. Unset: the embedded one. `rediss://` verifies certificates;
-    `?ssl_ca_certs=/path/ca.pem` names your own CA, `ssl_cert_reqs=none` verifies nothing."""
+    """Redis, Celery's broker. Unset: the embedded one. `rediss://` verifies certificates, by your own CA with
+    `?ssl_ca_certs=/path/ca.pem`."""
     data_dir: Path = Field(default_factory=_default_data_dir)
-    """Folder of embedded servers, logs, passwords and API key: `/var/lib/backscroll` as root, else
-    `~/.local/share/backscroll`."""
+    """Folder of `backscroll up`: `/var/lib/backscroll` as root, else `~/.local/share/backscroll`."""
     url: HttpUrl | None = None
-    """HTTP API that commands ask, with `BACKSCROLL_API_KEY`. Unset: that of the running `backscroll up`."""
+    """HTTP API that commands ask. Unset: that of the running `backscroll up`."""
 
     tenant: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.:-]+$")] = "default"
-    """Tenant of `BACKSCROLL_API_KEY`, of queued payloads that name none, and of commands without `--tenant`."""
+    """Tenant of `BACKSCROLL_API_KEY`, and of tasks and commands that name none."""
     api_key: Secret = None
-    """Key with all scopes for `BACKSCROLL_TENANT`; `backscroll keys create` makes others for bots. `backscroll up`
-    generates one."""
+    """Key with all scopes for `BACKSCROLL_TENANT`; `backscroll up` generates one."""
     host: str = "127.0.0.1"
     """Address of the HTTP API."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8420
-    """Port of the HTTP API; 0 picks a free one. `backscroll up` takes the next free one if it is unset."""
+    """Port of the HTTP API. 0, or unset in `backscroll up`: a free one."""
     api_processes: Annotated[int, Field(ge=1, le=16)] | None = None
-    """Processes of the HTTP API, each with its own embedding model and up to 27 connections to Postgres. Unset: 2, or 1
-    on one core."""
+    """Processes of the HTTP API, each with up to 27 connections to Postgres. Unset: 2, or 1 on one core."""
     flower_port: Annotated[int, Field(ge=0, le=65535)] = 8421
-    """Port of Flower in `backscroll up`; 0 picks a free one. Unset: the next free one after the HTTP API's."""
+    """Port of Flower in `backscroll up`; likewise."""
     metrics_host: str = "127.0.0.1"
     """Address of `/metrics`, which needs no key."""
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = 8422
-    """Port of `/metrics`; in `backscroll up` 0 picks a free one, and if it is unset the next free one after the HTTP
-    API's and Flower's."""
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Port of `/metrics`; likewise."""
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], BeforeValidator(lambda value: str(value).lower())
+    ] = "info"
     """Log level of workers and HTTP API."""
 
     session_memory_enabled: bool = _also("CONTEXT_", "SESSION_MEMORY_ENABLED", True)
-    """Whether sessions are summarized and learned from, and memories stored and searched. Off: contexts show only
-    messages and documents, and what is due waits."""
+    """Off: contexts show only messages and documents; nothing is summarized or learned, and what is due waits."""
     session_gap_minutes: Annotated[float, Field(gt=0, le=10080)] = _also(
         "CONTEXT_", "SESSION_GAP_MINUTES", 30
     )
@@ -109,62 +106,55 @@ class Settings(BaseSettings):
     session_max_retrieved: Annotated[int, Field(ge=0, le=100)] = _also("CONTEXT_", "SESSION_MAX_RETRIEVED", 3)
     """`sessions` of the profiles `balanced` and `group`."""
     session_summarization_enabled: bool = _also("CONTEXT_", "SESSION_SUMMARIZATION_ENABLED", True)
-    """Whether sessions are summarized, or only cut and searched."""
+    """Off: sessions are only cut and searched."""
     session_summary_model: Annotated[str, Field(min_length=1, max_length=200)] = _also(
         "CONTEXT_", "SESSION_SUMMARY_MODEL", EXTRACTIVE
     )
-    """What summarizes sessions: `extractive-v1` on this machine, or a language model of
-    `BACKSCROLL_OPENAI_BASE_URL`, which is sent the transcripts."""
+    """What summarizes sessions: `extractive-v1` on this machine, or a language model, which is sent the transcripts."""
     session_summary_timeout_seconds: Annotated[float, Field(ge=1, le=3600)] = 60
-    """Longest wait for a language model's answer; less than `BACKSCROLL_LEASE_SECONDS`."""
+    """Longest wait for a language model, less than `LEASE_SECONDS`."""
     session_summary_context_tokens: Annotated[int, Field(ge=4000, le=2_000_000)] = 16_000
-    """The language model's context window, answer included (Ollama: `num_ctx`). Longer sessions are summarized in
-    parts."""
+    """The language model's window, answer included (Ollama: `num_ctx`). Longer sessions are summarized in parts."""
     session_summary_every: Annotated[int, Field(ge=1, le=1000)] = 1
-    """In chats with fewer than seven sessions a week, the language model summarizes every n-th; the others are
-    extracted."""
+    """In chats with fewer than seven sessions a week, the language model summarizes every n-th."""
     session_summary_canaries: str | None = None
     """Comma-separated chats that alone the language model summarizes."""
     session_summary_version: Annotated[int, Field(ge=1)] = _also("CONTEXT_", "SESSION_SUMMARY_VERSION", 1)
     """Raise it to have a backfill summarize sessions again."""
     rollups_enabled: bool = False
-    """Whether a language model also summarizes each past week of a chat."""
+    """Also summarize weeks, by a language model."""
     session_rolling_messages: Annotated[int, Field(ge=4, le=10000)] = 60
-    """An open session is summarized after this many new messages …"""
+    """New messages, or …"""
     session_rolling_tokens: Annotated[int, Field(ge=200, le=1_000_000)] = 6000
-    """… or this many new tokens."""
+    """… tokens after which an open session is summarized."""
 
     llm_answer_tokens: Annotated[int, Field(ge=100, le=200_000)] = 900
-    """Tokens of a language model's answer; models that reason need more. At most a quarter of
-    `BACKSCROLL_SESSION_SUMMARY_CONTEXT_TOKENS`."""
+    """Tokens of a language model's answer, at most a quarter of its window; models that reason need more."""
     llm_daily_budget: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """US dollars that language models may cost a tenant a day (UTC)."""
+    """US dollars of a tenant a day (UTC)."""
     llm_daily_tokens: Annotated[int, Field(ge=1)] | None = None
-    """Tokens of prompts and answers that a tenant may use a day (UTC)."""
+    """Tokens, in and out, of a tenant a day."""
     llm_budget_spent: Literal["wait", "extract"] = "wait"
-    """When the budget is spent, sessions `wait` for the next day, or `extract` summarizes them without a model."""
+    """Then sessions `wait` for the next day, or are summarized without a model."""
     llm_prices: Annotated[Path, AfterValidator(Path.absolute)] | None = None
-    """TOML file of further prices, which take precedence: `["model"]`, `input = 0.4`, `output = 1.6` in US dollars
-    per million tokens."""
+    """TOML file of prices: `["model"]`, `input = 0.4`, `output = 1.6` in US dollars per million tokens."""
     llm_calls_days: Annotated[int, Field(ge=1)] = 90
-    """Days that calls to language models stay recorded."""
+    """Days that calls stay recorded."""
     llm_max_concurrent: Annotated[int, Field(ge=1, le=10_000)] = 16
-    """Concurrent calls to one provider, by all workers."""
+    """Concurrent calls to a provider, by all workers."""
     llm_requests_per_minute: Annotated[int, Field(ge=1)] | None = None
-    """Calls to one provider a minute, by all workers."""
+    """Calls to a provider a minute."""
     llm_tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
-    """Tokens to and from one provider a minute, by all workers."""
+    """Tokens to and from it a minute."""
 
     embedding_provider: (
         Literal["deterministic", "onnx", "sentence-transformers", "ollama", "openai"] | None
     ) = _also("VECTOR_", "EMBEDDING_PROVIDER", None)
-    """What embeds: a model in this process (`onnx`, or `sentence-transformers` with torch), a server (`ollama`, or
-    `openai` for its protocol), or hashed words (`deterministic`). Unset: `onnx` if installed, else `deterministic`."""
+    """[What embeds](operating.md#embedding-models); `deterministic` hashes words. Unset: `onnx` if installed, else
+    that."""
     embedding_model: str | None = _also("VECTOR_", "EMBEDDING_MODEL", None)
-    """Model that a new database begins with; `backscroll spaces` changes it later. For `onnx` a folder made by
-    `backscroll model export`; for `sentence-transformers` a name on the Hugging Face hub or a folder. Unset:
-    `multilingual-e5-small` (`onnx`), `all-MiniLM-L6-v2` (where that is not installed; `sentence-transformers`),
-    `nomic-embed-text` (`ollama`) or `text-embedding-3-small` (`openai`)."""
+    """Model that a new database begins with, or its folder. Unset: `multilingual-e5-small`, or else `all-MiniLM-L6-v2`;
+    `nomic-embed-text` (`ollama`), `text-embedding-3-small` (`openai`)."""
     embedding_max_chars: Annotated[int, Field(ge=100, le=100_000)] = 16_000
     """Characters of a text that are embedded, in at most 32 chunks."""
     embedding_batch_size: Annotated[int, Field(ge=1, le=1000)] = 32
@@ -172,68 +162,64 @@ class Settings(BaseSettings):
     embedding_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = _also(
         "VECTOR_", "EMBEDDING_TIMEOUT_SECONDS", 12
     )
-    """Longest wait for an embedding server, less than `LEASE_SECONDS`. A question waits 3 s at most and then uses
-    keywords."""
+    """Longest wait for an embedding server, less than `LEASE_SECONDS`; of a question 3 s."""
     embedding_query_prefix: Annotated[str, Field(max_length=1000)] | None = None
-    """Put before a question that is embedded. Unset: what the model's card asks for, if known."""
+    """Put before a question that is embedded. Unset: what the model's card asks for."""
     embedding_document_prefix: Annotated[str, Field(max_length=1000)] | None = None
     """Put before any other text. Unset: likewise."""
     embedding_pooling: Literal["mean", "cls", "max", "lasttoken"] | None = None
     """How `sentence-transformers` pools tokens. Unset: as the model's files say."""
     embedding_dimensions: Annotated[int, Field(ge=2, le=16_000)] | None = None
-    """Dimensions, for models that can shorten vectors (`openai`, `ollama`) and `deterministic`. Above 4000 no index can
-    be built. Unset: the model's own."""
+    """Dimensions, for models that can shorten vectors; at most 4000 for an index. Unset: the model's own."""
     ollama_url: HttpUrl = "http://127.0.0.1:11434"
     """Server of the provider `ollama`."""
     openai_base_url: HttpUrl | None = _also("", "OPENAI_BASE_URL", None)
-    """Server with OpenAI's protocol; nothing is sent there until a setting names a model. Unset:
-    `https://api.openai.com/v1`."""
+    """Server with OpenAI's protocol, for settings that name a model. Unset: `https://api.openai.com/v1`."""
     openai_api_key: Secret = _also("", "OPENAI_API_KEY", None)
     """Key for that server."""
     reranker_model: str | None = None
-    """Cross-encoder that rescores the 20 best messages: a name on the Hugging Face hub or a folder (extra
-    `sentence-transformers`), or with `RERANKER_URL` the model's name there."""
+    """Cross-encoder that rescores the 20 best messages: a folder or a name on the Hugging Face hub, or at
+    `RERANKER_URL`."""
     reranker_url: HttpUrl | None = None
-    """Reranker on a server, which is sent questions and the 20 best messages: `/rerank` of Cohere, Jina or vLLM (with
-    `RERANKER_MODEL`), or of text-embeddings-inference (without). After 0.3 s a context is ranked without it."""
+    """Server that is sent these: `/rerank` of Cohere, Jina or vLLM (with `RERANKER_MODEL`), or of
+    text-embeddings-inference
+    (without). It has 0.3 s."""
     reranker_api_key: Secret = None
     """Key for that server."""
     hyde_model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """Language model that makes up an answer to search with, for requests with `hyde`. It is sent only the
-    question, and without session memory nothing."""
+    """Language model that makes up an answer to search with, for requests with `hyde`; it is sent the question."""
 
     memory_learning_enabled: bool = True
-    """Whether facts are learned from sessions."""
+    """Learn facts from sessions."""
     memory_model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """What learns facts: `rules-v1`, only what people ask a bot to keep, or a language model, which is sent the
-    transcripts. Unset: the model that summarizes, or else `rules-v1`."""
+    """What learns facts: `rules-v1`, only what people ask a bot to keep, or a language model. Unset: what
+    summarizes, if it
+    is one."""
     memory_facts_per_session: Annotated[int, Field(ge=1, le=20)] = 3
     """Facts learned from one session."""
     memory_session_ttl_minutes: Annotated[float, Field(gt=0, le=525_600)] = 60
-    """A session with a `session_key` closes after this long without messages, and its memories expire after as long
-    unused."""
+    """Pause after which a session with a `session_key` closes, and its unused memories expire."""
     memory_session_max: Annotated[int, Field(ge=1, le=100_000)] = 100
     """Memories kept of one session."""
     memory_summary_turns: Annotated[int, Field(ge=2, le=5000)] = 6
-    """An open session with a `session_key` is summarized after this many new turns of two messages, as a memory of
-    it."""
+    """Turns of two messages after which an open session with a `session_key` is summarized, as a memory of it."""
     memory_user_max: Annotated[int, Field(ge=1, le=100_000)] = 200
-    """Memories kept of one user: history is pruned first, what was written by hand last."""
+    """Memories kept of one user; history goes first, what was written by hand last."""
     memory_history_days: Annotated[int, Field(ge=1)] = 400
-    """Days that superseded and retracted memories are kept."""
+    """Days that history is kept."""
     memory_answers_days: Annotated[int, Field(ge=1)] = 90
-    """Days after which a remembered answer that was not shown is pruned."""
+    """Days that a remembered answer is kept without being shown."""
     memory_min_importance: Annotated[float, Field(ge=0, le=10)] = 0.5
-    """`min_importance` of the profiles `balanced` and `group`."""
+    """Importance from which a memory about a user is shown in a context."""
 
     context_budget_tokens: Annotated[int, Field(ge=50, le=MAX_BUDGET_TOKENS)] = 2000
     """Tokens of a context without `budget_tokens`."""
     context_history_tokens: Annotated[int, Field(ge=0, le=MAX_HISTORY_TOKENS)] = 800
     """`history_tokens` of the profiles `balanced` and `group`."""
     query_log_enabled: bool = True
-    """Whether questions, what was shown and answers are recorded."""
+    """Record questions, what was shown, and answers."""
     remember_answers: bool = False
-    """Whether a reported answer becomes a memory of the user who asked."""
+    """Make reported answers memories of who asked."""
 
     retention_days: Annotated[int, Field(ge=1)] | None = None
     """Messages older than this are pruned."""
@@ -242,24 +228,24 @@ class Settings(BaseSettings):
     query_log_days: Annotated[int, Field(ge=1)] = 90
     """Days that questions and answers stay recorded."""
     pending_edit_days: Annotated[int, Field(ge=1)] = 30
-    """Days that an edit waits for its message, and that an unacceptable payload is kept."""
+    """Days that an edit waits for its message, and a refused payload is kept."""
 
     sweep_seconds: Annotated[float, Field(ge=0.2, le=3600)] = 5
     """How often idle sessions are closed and lost wake-ups repeated."""
     lease_seconds: Annotated[float, Field(ge=1, le=3600)] = 120
     """How long a worker may take for a job."""
     job_max_attempts: Annotated[int, Field(ge=1, le=100)] = 5
-    """Attempts after which a failing job becomes a dead letter."""
+    """Failures after which a job is a dead letter."""
     summarize_debounce_seconds: Annotated[float, Field(ge=0, le=86_400)] = 5
     """How long a closed session waits for late messages."""
     settle_seconds: Annotated[float, Field(ge=0, le=86_400)] = 10
-    """How long sessions of an import wait after its last message before they are summarized."""
+    """How long an import's sessions wait for its last message."""
     worker_heartbeat_file: Path | None = None
-    """File that a worker touches every two seconds, for health checks."""
+    """File that a worker touches every two seconds."""
     backlog_max_messages: Annotated[int, Field(ge=1)] = 200_000
-    """Accepted messages that may wait to be placed; above it the HTTP API answers 503."""
+    """Waiting messages above which, about, the HTTP API answers 503."""
     payload_tenants: str | None = None
-    """Comma-separated tenants that payload tasks may write to; others become dead letters. Unset: any tenant."""
+    """Comma-separated tenants that payload tasks may write to. Unset: any."""
 
     def stated(self) -> dict[str, Any]:
         """Return what is not as by default, for others to read: no secrets, and nothing of this process alone."""

@@ -91,9 +91,10 @@ def up(
                 from ops.local.demo import show
 
                 worked = show(launched, console)
-            # without a terminal it goes into a log, which others read
-            _print_usage(launched, console, secrets=console.is_terminal, generated=settings.api_key is None)
             if not leave:
+                # without a terminal it goes into a log, which others read
+                secrets = console.is_terminal
+                _print_usage(launched, console, secrets=secrets, generated=settings.api_key is None)
                 console.print("\nCtrl-C stops everything; started again, it continues with its data.")
                 while True:
                     launched.wait(1.0)

@@ -1,8 +1,12 @@
 """Write what is generated: pages of settings and kinds, the newest schema, and the migrations' checksums."""
 
 import hashlib
+import re
 import tempfile
+from collections import defaultdict
+from collections.abc import Iterable
 from contextlib import closing
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +39,12 @@ INTRODUCTION = f"""\
 # Configuration
 
 A setting is a variable `{PREFIX}…` in the environment, which wins, in `.env` in the working directory, or in the file
-that `{PREFIX}CONFIG` names. Backscroll refuses to start with a wrong value or an unknown `{PREFIX}…`.
+that `{PREFIX}CONFIG` names. An unknown `{PREFIX}…` and a value out of bounds are refused at the start; what a language
+model's settings name is read when one is set.
 
-`{PREFIX}VENV` and `PYTHON` tell `./ops/run` and `./ops/test` where to make the environment, and with which Python;
 `.env.example` has what `compose.yaml` wants besides.
-
-In parentheses are a setting's default and what is allowed; “also” names another variable that it is read from.
+In parentheses are a setting's default and what is allowed. Those with * are also read with `CONTEXT_` (sessions),
+`VECTOR_` (embeddings) or nothing (OpenAI) in the place of `{PREFIX}`.
 """
 
 
@@ -52,7 +56,10 @@ def configuration() -> str:
         if name in SECTIONS:
             lines.append(f"\n## {SECTIONS[name]}\n")
         values = "; ".join(filter(None, (_default(schema), _allowed(schema))))
-        lines.append(f"- `{PREFIX}{name.upper()}` ({values}): {_meaning(name)}")
+        field = Settings.model_fields[name]
+        star = "*" if field.validation_alias else ""
+        meaning = " ".join((field.description or "").split())
+        lines.append(f"- `{PREFIX}{name.upper()}`{star} ({values}): {meaning}")
     return "\n".join(lines).replace("\n\n\n", "\n\n") + "\n"
 
 
@@ -70,22 +77,11 @@ def _allowed(schema: dict[str, Any]) -> str:
         return ", ".join(f"`{value}`" for value in kind["enum"])
     if "minimum" in kind and "maximum" in kind:
         return f"{kind['minimum']}–{kind['maximum']}"
-    signs = {"exclusiveMinimum": "> ", "minimum": "≥ ", "maximum": "≤ "}
+    signs = {"exclusiveMinimum": ">", "minimum": "≥", "maximum": "≤"}
     bounds = [f"{sign}{kind[name]}" for name, sign in signs.items() if name in kind]
-    plain = {"boolean": "", "password": "secret"}
-    kind_of = kind.get("format", "text") if kind["type"] == "string" else kind["type"]
+    plain = {"boolean": "", "string": "", "password": "secret"}
+    kind_of = kind.get("format", kind["type"])
     return ", ".join(bounds) or plain.get(kind_of, kind_of)
-
-
-def _meaning(name: str) -> str:
-    field = Settings.model_fields[name]
-    aliases = [
-        f"`{choice}`"
-        for choice in getattr(field.validation_alias, "choices", ())
-        if not str(choice).startswith(PREFIX)
-    ]
-    also = f" Also {', '.join(aliases)}." if aliases else ""
-    return " ".join((field.description or "").split()) + also
 
 
 KINDS_PAGE = PAGE.with_name("kinds.md")
@@ -94,9 +90,11 @@ KINDS_INTRODUCTION = """\
 
 # Kinds of messages and events
 
-What becomes of all that platforms send and export, by the platforms' own names; `*` stands for any ending. A kind that
-is not here is kept as text if it holds any, and in the answer it is counted by its own name.
+What becomes of all that platforms send and export, by the platforms' own names: `*` stands for any ending, `pin_{a,b}`
+for `pin_a` and `pin_b`, and a word in brackets is put before the text. A kind that is not here is kept as text if it
+holds any, and counted by its own name.
 """
+_FIRST_WORD = re.compile(r"[A-Za-z]*?[a-z](?=[A-Z])|[A-Za-z]+[._]|")
 
 
 def kinds_page() -> str:
@@ -106,16 +104,36 @@ def kinds_page() -> str:
 
 def _kinds_section(name: str) -> str:
     table = kinds.load(name)
-    by_fate: dict[str, list[str]] = {}
-    for kind, fate in table.fates.items():
-        word = table.words.get(kind)
-        shown = f"{fate}, behind `[{word}]`" if word else kinds.FATES.get(fate, f"counted: {fate}")
-        by_fate.setdefault(shown.replace("text, behind", "kept behind"), []).append(kind)
-    rows = (
-        f"| {fate} | {', '.join(f'`{kind}`' for kind in names if kind)} |\n"
-        for fate, names in by_fate.items()
-    )
-    return f"\n## {name}\n\n{table.about}\n\n| Becomes | Kinds |\n|---|---|\n{''.join(rows)}"
+    plain, marked = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    for kind, fate in filter(itemgetter(0), table.fates.items()):
+        told = kinds.FATES.get(fate, "counted by a name")
+        mark = (
+            f" [{word}]" if (word := table.words.get(kind)) else "" if fate in kinds.FATES else f" ({fate})"
+        )
+        plain[told] += [] if mark else [kind]
+        marked[told] += [f"`{kind}`{mark}"] if mark else []
+    rows = (f"- {told}: {', '.join([*_together(plain[told]), *marked[told]])}\n" for told in plain)
+    return f"\n## {name}\n\n{table.about}\n\n{''.join(rows)}"
+
+
+def _together(names: Iterable[str]) -> list[str]:
+    """Write names that begin with the same word as one, with the rest of them in braces, and the others together.
+
+    >>> _together(["pin_added", "pin_removed", "imageMessage", "hello"])
+    ['`pin_{added,removed}`', '`{imageMessage,hello}`']
+    """
+    sharing = defaultdict[str, list[str]](list)
+    for name in names:
+        sharing[_FIRST_WORD.match(name)[0]].append(name)  # type: ignore[index]  # it matches nothing, too
+    alone = [name for word, group in sharing.items() if not word or len(group) == 1 for name in group]
+    together = {word: group for word, group in sharing.items() if word and len(group) > 1} | {"": alone}
+    return [
+        f"`{group[0]}`"
+        if len(group) == 1
+        else f"`{word}{{{','.join(name.removeprefix(word) for name in group)}}}`"
+        for word, group in together.items()
+        if group
+    ]
 
 
 FOLDER = Path(migrations.__file__).parent

@@ -140,7 +140,7 @@ def get(database: Database, tenant_id: str, receipt_id: int) -> Receipt:
     with database.tenant(tenant_id) as connection:
         receipt = store.get_receipt(connection, receipt_id)
     if receipt is None:
-        raise NotFound(f"there is no receipt {receipt_id}: see `backscroll forget receipts`")
+        raise NotFound(f"there is no receipt {receipt_id}")
     return receipt
 
 

@@ -53,7 +53,7 @@ def start(
         suppression_list.lock(connection, tenant_id, exclusive=True)
         chat, other = chats.get(connection, chat_id), chats.get(connection, into)
         if chat is None:
-            raise NotFound(f"there is no chat {chat_id}: see `backscroll chats`")
+            raise NotFound(f"there is no chat {chat_id}: a chat begins with its first message")
         (digest,) = suppression.entries(connection, tenant_id, ("chat", chat_id))
         if (
             chat.moved_to == into

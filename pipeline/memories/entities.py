@@ -66,7 +66,7 @@ def show(database: Database, tenant_id: str, name: str, place: EntityPlace) -> N
         users = identities.ids_of(connection, name)
         rows = store.listing(connection, seen, name=normalized(name), users=users, limit=OF_A_NAME)
         if not rows:
-            raise NotFound(f"no memory names {name}: see `backscroll entities list`")
+            raise NotFound(f"no memory names {name}")
         return NamedEntities(entities=[_entity(connection, seen, here, row) for row in rows])
 
 

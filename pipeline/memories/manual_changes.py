@@ -181,7 +181,9 @@ def _chat(connection: Connection, chat_id: str) -> str:
     """Return the present id of a chat. Raises `InvalidInput`."""
     chat = chats.get_current(connection, chat_id)
     if chat is None:
-        raise InvalidInput(f"chat_id: there is no chat {chat_id}: see `backscroll chats`", field="chat_id")
+        raise InvalidInput(
+            f"chat_id: there is no chat {chat_id}: a chat begins with its first message", field="chat_id"
+        )
     return chat.chat_id
 
 

@@ -144,7 +144,7 @@ def seen_in(
         return None, None
     chat = chats.get_current(connection, chat_id)
     if chat is None:
-        raise NotFound(f"there is no chat {chat_id}: see `backscroll chats`")
+        raise NotFound(f"there is no chat {chat_id}: a chat begins with its first message")
     return visibility.seen(connection, chat.chat_id, chat.kind, user_id), chat.chat_id
 
 

@@ -33,7 +33,10 @@ def find_chat(connection: Connection, chat_id: str | None) -> Chat:
         return chat
     known = {row.chat_id: row.title for row in chats.overview(connection)}
     if chat_id is not None:
-        hint = did_you_mean(chat_id, known, titles=known, most=SUGGESTIONS) or "see `backscroll chats`"
+        hint = (
+            did_you_mean(chat_id, known, titles=known, most=SUGGESTIONS)
+            or "a chat begins with its first message"
+        )
         raise NotFound(f"there is no chat {chat_id}; {hint}")
     if not known:
         raise NotFound("there is no chat yet: bring one in with `backscroll import`, or send messages")

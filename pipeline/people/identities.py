@@ -238,4 +238,4 @@ def show_members(database: Database, tenant_id: str, chat_id: str) -> Members:
 
 
 def _unknown(chat_id: str) -> NotFound:
-    return NotFound(f"there is no chat {chat_id}: see `backscroll chats`")
+    return NotFound(f"there is no chat {chat_id}: a chat begins with its first message")

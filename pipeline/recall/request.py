@@ -238,7 +238,7 @@ def find_chat(connection: Connection, chat_id: str) -> Chat:
 
 
 def _unknown(chat_id: str) -> NotFound:
-    return NotFound(f"there is no chat {chat_id}: see `backscroll chats`")
+    return NotFound(f"there is no chat {chat_id}: a chat begins with its first message")
 
 
 def _filter(connection: Connection, query: SearchQuery, chat: Chat) -> MessageFilter:

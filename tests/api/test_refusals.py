@@ -87,6 +87,20 @@ def test_what_cannot_be_asked_for_is_named_by_its_field(
     assert problem["field"].startswith(field), problem
 
 
+def test_a_field_by_the_name_that_other_routes_give_it_is_told_its_own(standing_client: httpx.Client) -> None:
+    for sent, own in (({"chat_id": CHAT}, "learned_in"), ({"text": "Ἑλένη"}, "content")):
+        problem = problem_of(
+            standing_client.post("/v1/memories", json={"scope": "organization", **sent}), 422
+        )
+        assert f"did you mean {own}?" in problem["detail"]
+
+
+def test_of_a_chat_that_nobody_knows_no_command_is_told(standing_client: httpx.Client) -> None:
+    asked = {"chat_id": "test:nirgends", "query": "où ?"}
+    detail = problem_of(standing_client.post("/v1/context", json=asked), 404)["detail"]
+    assert detail == "there is no chat test:nirgends: a chat begins with its first message"
+
+
 # a number that Postgres cannot keep, where anything may stand
 INFINITE = json.dumps(body(said(1, metadata={"n": "HERE"}))).replace('"HERE"', "1e999")
 HOSTILE = {

@@ -86,7 +86,9 @@ class Page:
 
 def _piped(words: list[str]) -> Iterator[list[str]]:
     held: list[str] = []
-    for word in [*words, "|"]:
+    for before, word in zip(["", *words], [*words, "|"], strict=True):
+        if before == ">":
+            continue  # a file
         if word in {"|", ">", "&&"}:
             yield held
             held = []

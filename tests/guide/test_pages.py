@@ -13,6 +13,7 @@ import typer
 
 from ops import cli
 from ops.dev import generate
+from pipeline.jobs.failures import backoff_seconds
 from pipeline.operations.doctor.facts import DEFAULT_PAGE, GUIDE
 from pipeline.operations.doctor.facts import PAGES as FINDINGS
 from pipeline.platforms import jsonlines, kinds
@@ -28,6 +29,7 @@ from workers import queues
 from workers.api.app import make_web_app
 
 INSPECTED = {f"/inspect/{name}" for name in "chats jobs backfills spaces cost queries people".split()}
+WRITE = "it is written by `backscroll dev docs`"
 of_each_page = pytest.mark.parametrize("page", PAGES, ids=str)
 
 
@@ -81,13 +83,13 @@ def test_every_option_that_the_text_mentions_belongs_to_a_command(page: Page) ->
 
 
 def test_the_configuration_page_is_as_the_settings_describe_themselves() -> None:
-    assert generate.PAGE.read_text(encoding="utf-8") == generate.configuration()
+    assert generate.PAGE.read_text(encoding="utf-8") == generate.configuration(), WRITE
     assert all(field.description for field in Settings.model_fields.values())
     assert set(generate.SECTIONS) <= set(Settings.model_fields)
 
 
 def test_the_page_of_kinds_is_as_their_tables_are() -> None:
-    assert generate.KINDS_PAGE.read_text(encoding="utf-8") == generate.kinds_page()
+    assert generate.KINDS_PAGE.read_text(encoding="utf-8") == generate.kinds_page(), WRITE
     written = Path(kinds.__file__).parent.glob("*.toml")
     assert sorted(kinds.TABLES) == sorted(path.stem for path in written)
 
@@ -131,7 +133,7 @@ def test_every_page_of_the_guide_is_linked_from_the_readme() -> None:
 
 
 def test_what_is_written_in_json_is_taken() -> None:
-    (body,) = README.blocks("json")
+    (body,) = page("importing").blocks("json")
     read = list(jsonlines.parse(body.splitlines(), ImportOptions()))
     assert any(isinstance(item, Record) for item in read)
     assert not any(isinstance(item, Broken) for item in read)
@@ -224,6 +226,52 @@ def test_every_route_that_is_named_is_one() -> None:
 def _shape(path: str) -> str:
     """Return a path without the names of its parameters."""
     return re.sub(r"\{\w+\}", "{}", path)
+
+
+CHANGES = (
+    "the gap by a chat's kind",
+    "an embedding provider",
+    "a language model's API",
+    "a ranking feature",
+    "a search mode",
+    "a platform",
+    "an HTTP route with its own table and scope",
+    "the retry backoff",
+    "a queue for a new kind of job",
+    "what forgetting a user does",
+    "a column to messages and show it in explanations",
+    "support Korean",
+)
+"""What a newcomer must find, in the page's words."""
+
+
+def test_whatever_a_newcomer_changes_the_map_names_what_is_there() -> None:
+    rows = page("architecture").table("to …")
+    for change in CHANGES:
+        (_,) = [what for what, _ in rows if change in what]
+    named = re.compile(r"`([\w/]+\.py)` \(((?:`[\w.]+`(?:, )?)+)\)")
+    for what, where in [*rows, ("life", page("architecture").section("## Life of a message and of a job"))]:
+        found = named.findall(" ".join(where.split()))
+        assert found, what
+        for path, names in found:
+            source = (CHECKOUT / path).read_text(encoding="utf-8")
+            for name in re.findall(r"[\w.]+", names):
+                last = re.escape(name.rpartition(".")[2])
+                assert re.search(
+                    rf"^\s*(?:async )?(?:def|class) {last}\b|^{last}\b.* = ", source, re.MULTILINE
+                ), name
+
+
+def test_the_numbers_of_the_map_are_those_of_the_code() -> None:
+    text, settings = page("architecture").sentences, Settings(_env_file=None)
+    times = [backoff_seconds(attempt, jitter) for attempt in (1, 99) for jitter in (0, 1)]
+    first, second, low, high = (
+        f"{seconds:g}" for seconds in (*times[:2], *(each / 60 for each in times[2:]))
+    )
+    assert f"after {first} to {second} s, then twice as long each time, up to {low} to {high} min" in text
+    assert f"without a pause over {settings.session_gap_minutes:g} minutes" in text
+    assert f"under a **lease** of {settings.lease_seconds:g} s" in text
+    assert f"after {settings.job_max_attempts} failures" in text
 
 
 def test_the_map_names_every_package_of_the_pipeline() -> None:

@@ -13,6 +13,7 @@ from pipeline.store.search import keyword_search, vector_search
 from schemas.context import PROFILE_PURPOSES, BlockKind, Context, DropReason
 from schemas.evidence import EvidenceLevel
 from schemas.languages import CONFIGURATIONS
+from schemas.memories import MemoryPayload
 from schemas.messages import (
     MAX_CONTENT_BYTES,
     MAX_METADATA_BYTES,
@@ -52,12 +53,12 @@ def test_the_limits_of_retrieval_are_those_of_the_code() -> None:
 
 
 def test_the_context_is_described_field_by_field() -> None:
-    assert set(Context.model_fields) == {name for row in CONTEXT.table("field") for name in names(row[0])}
+    answer, _, _ = CONTEXT.section("## The answer").partition("### ")
+    assert set(Context.model_fields) <= set(names(answer))
     blocks = re.search(r"Blocks come in this order.*?\n\n", CONTEXT.prose, re.DOTALL)
     assert blocks is not None
     assert tuple(names(blocks[0])) == get_args(BlockKind)
-    questions = {name for row in CONTEXT.table("field of a question") for name in names(row[0])}
-    assert questions == set(ContextQuery.model_fields)
+    assert set(ContextQuery.model_fields) <= set(names(CONTEXT.section("## The question")))
     assert f"worth less than {relevance.LIMIT:g} is not shown" in CONTEXT.sentences
     assert [row[0].strip("`") for row in CONTEXT.table("`evidence`")] == list(get_args(EvidenceLevel))
     told = {row[0] for row in CONTEXT.table("limit")}
@@ -89,6 +90,12 @@ def test_the_fields_of_what_is_handed_over_are_those_of_the_schema(what: str, mo
             assert f"'maxLength': {longest}" in str(schema["properties"][field]), field
 
 
+def test_every_field_of_a_memory_is_named() -> None:
+    section = page("people-and-privacy").section("### Fields of a memory")
+    assert set(MemoryPayload.model_fields) == set(names(section)) & set(MemoryPayload.model_fields)
+    assert f"{MAX_CONTENT_BYTES:,} bytes" in section
+
+
 def test_every_mode_and_filter_of_a_search_is_named() -> None:
     assert {row[0].strip("`") for row in RETRIEVAL.table("`mode`")} == set(get_args(SearchMode))
     section = RETRIEVAL.section("## Search")
@@ -99,4 +106,4 @@ def test_every_exit_code_is_explained() -> None:
     of_errors = set(exit_codes.OF_ERROR.values())
     of_results = {0, exit_codes.NOT_AS_IT_SHOULD_BE, exit_codes.ERRORS_FOUND}
     real = of_errors | of_results | {exit_codes.DEFECT, exit_codes.INTERRUPTED}
-    assert {int(row[0]) for row in page("operating").table("code")} == real
+    assert {int(code) for code in re.findall(r"(?:\*\*|·)\s(\d+) ", exit_codes.MEANINGS)} == real

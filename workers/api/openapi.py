@@ -29,12 +29,13 @@ VERSION = importlib.metadata.version("backscroll")
 DESCRIPTION = f"""\
 Hand over every message that your bot sees, and ask for a context when it must answer.
 
-* Every request but `/healthz` and `/readyz` carries an API key as `Authorization: Bearer …`, with the scope
-  that is named here.
+* Every request carries an API key as `Authorization: Bearer …`, with the scope that is named here. Only
+  `/healthz`, `/readyz`, `/docs` and `/openapi.json` are open, and `/v1/events/{{platform}}/{{source_id}}` takes the
+  platform's proof.
 * Bodies are JSON of at most {MAX_BODY_BYTES} bytes, with at most {MAX_BATCH} messages of one chat, each of at
   most {MAX_CONTENT_BYTES} bytes, or a document of at most {MAX_DOCUMENT_BYTES}.
 * Times are ISO 8601 with an offset, or seconds or milliseconds since 1970; answers are ISO 8601.
-* Errors are `application/problem+json` (RFC 9457). After a 503 the same request may be sent again, in
+* Errors are `application/problem+json` (RFC 9457). After a 429 or 503 the same request may be sent again, in
   `Retry-After` seconds; nothing is stored twice.
 * Every answer has an `X-Request-ID`, yours if you sent one; the log lines of all that follows carry it.
 """

@@ -19,9 +19,8 @@ from ops.local import demo
 from pipeline.clients.onnx.onnx import is_installed
 from schemas.context import Context
 from schemas.messages import MessageIn
-from schemas.payloads import ContextQuery
 from schemas.settings import Settings
-from tests.guide.pages import README, page
+from tests.guide.pages import README
 
 pytestmark = [
     pytest.mark.model,
@@ -137,16 +136,6 @@ def test_the_answers_in_the_readme_are_those_of_the_demo(fresh: Shipped) -> None
             assert numbers == pytest.approx(now, rel=0.05, abs=0.02)
         assert len(others) == len(shown) - 4
         assert set(others) <= set(whole)
-
-
-def test_the_example_of_the_guide_is_what_the_question_gets(fresh: Shipped) -> None:
-    (example,) = page("context").blocks("text")
-    question = ContextQuery(
-        chat_id=CHAT, query="What is the street door code now?", user_id="telegram:12", budget_tokens=360
-    )
-    context = fresh.build(question)
-    today = re.compile("^Today: .*$", re.MULTILINE)
-    assert today.sub("", example) == today.sub("", context.text) + "\n"
 
 
 # Guards, one above what was measured: how long the questions took decides what is recent talk.
