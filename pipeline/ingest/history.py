@@ -249,7 +249,7 @@ class _Import:
 
     def flush(self, held: _Chat) -> Stored:
         """Accept a chat's held batch, and move messages that are stored at another time."""
-        records, held.records = held.records, []
+        records, held.records = reimport.keyed(self.database, self.tenant_id, held.records), []
         if not held.stored and records:
             derived = records[0].message.external_id.startswith(PREFIX)
             with self.database.tenant(self.tenant_id) as connection:

@@ -22,7 +22,7 @@ from pipeline.text.duplicates import fingerprints_ever
 from schemas.memories import MemoryIn
 from schemas.messages import MessageIn
 
-Kind = Literal["message", "user", "chat", "tenant", "memory", "unremembered", "key", "left"]
+Kind = Literal["message", "user", "chat", "tenant", "memory", "unremembered", "key", "left", "payload"]
 Named = tuple[Kind, *tuple[str, ...]]
 """The subject of an entry: its kind, and its names."""
 
