@@ -125,6 +125,12 @@ def is_kept_out(connection: Connection, at: datetime | None, *named: Named) -> b
     return any(at is None or _reaches(until, at) for until in listed.values())
 
 
+def kept_out(connection: Connection, at: datetime, named: Sequence[Sequence[Named]]) -> list[bool]:
+    """Tell of each of several items, known at that time, whether one of its subjects was forgotten since."""
+    listed = _listed(connection, store.key(connection), {name for names in named for name in names})
+    return [any(_reaches(listed[name], at) for name in names if name in listed) for names in named]
+
+
 def keeps_out_sender(
     database: Database, tenant_id: str, chat_id: str, sender_id: str | None, at: datetime | None
 ) -> bool:
