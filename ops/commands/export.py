@@ -23,6 +23,8 @@ export_app = typer.Typer(help=__doc__, rich_markup_mode="markdown", no_args_is_h
 # no line is longer
 TAIL_BYTES = 2 * 1024 * 1024
 
+_BEGINS = b'{"type":"row","of":"header"'
+
 FileArgument = Annotated[Path, "File to write; one that was interrupted is continued."]
 
 
@@ -92,7 +94,8 @@ def _write(call: Call, path: Path, chat: str | None) -> None:
 def _continued(file: IO[bytes], path: Path, subject: dict[str, Any]) -> str | None:
     """Cut off a line that was not finished, and return where the export was; None: at its beginning."""
     first = file.readline(TAIL_BYTES)
-    if not first:
+    if not first.endswith(b"\n") and (_BEGINS.startswith(first) or first.startswith(_BEGINS)):
+        file.truncate(file.seek(0))
         return None
     header = _read(first)
     if header.get("of") != "header" or {name: header["row"].get(name) for name in subject} != subject:

@@ -17,7 +17,6 @@ from schemas.settings import Settings
 from tests.api.conftest import served
 from tests.commands.conftest import Run, Workers, run  # noqa: F401
 from tests.conftest import SESSION_POLICY, TENANT
-from tests.test_pipeline import rows
 
 COPY = "elsewhere"
 GARDEN, WERFT, DIRECT, OLD = "telegram:-1001", "slack:C1", "telegram:7", "telegram:-77"
