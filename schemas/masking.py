@@ -24,6 +24,9 @@ _CARD = re.compile(
 )
 # the end of a sentence, which is no part of a token with dots
 _FULL_STOP = re.compile(r"\.(?=\s|$)")
+# Where a JSON Web Token may begin, redact-secret reads to the end of the word: of a word with thousands, for seconds.
+_BEGINS_JWT, _MOST_JWTS = "eyJ", 64
+_WITHIN_A_WORD = re.compile(f"(?<=[A-Za-z0-9_-]){_BEGINS_JWT}")
 _mode: Literal["mask", "keep"] = "mask"
 
 
@@ -41,7 +44,11 @@ def masked(text: str) -> str:
     """
     if _mode == "keep" or len(text) < _SHORTEST:
         return text
-    found = [f for f in redact_secret.scan(_FULL_STOP.sub(" ", text)) if f.type != _BY_CONTEXT]
+    # of the same length, so that what is found there is here
+    scanned = _FULL_STOP.sub(" ", text)
+    if scanned.count(_BEGINS_JWT) > _MOST_JWTS:
+        scanned = _WITHIN_A_WORD.sub("xxx", scanned)
+    found = [f for f in redact_secret.scan(scanned) if f.type != _BY_CONTEXT]
     for finding in reversed(found):
         text = f"{text[: finding.start]}{_note(finding.type)}{text[finding.end :]}"
     return _CARD.sub(lambda card: _note("card number") if _checks(card[0]) else card[0], text)

@@ -17,7 +17,7 @@ from ops.connection import Opened
 from ops.console import rendering
 from ops.console.command import Call, DryRunOption, InChatOption, ListByDefault, YesOption, command, read_time
 from ops.exit_codes import NOT_AS_IT_SHOULD_BE
-from schemas.backfills import Backfill, BackfillKind, BackfillRequest
+from schemas.backfills import FOR_GOOD, Backfill, BackfillKind, BackfillRequest
 from schemas.errors import NotFound
 from schemas.payloads import parse_payload
 
@@ -97,7 +97,7 @@ def start(
                 *([sentence] if estimated else []),
             )
             return
-        if kind == "secrets":
+        if kind in FOR_GOOD:
             planned = backfill.plan(database, settings.tenant, request, current)
             call.confirm(f"Mask credentials in {planned.missing:,} texts, for good?", yes=yes)
         made = backfill.start(database, settings.tenant, request, current, again=again)

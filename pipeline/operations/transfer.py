@@ -62,9 +62,11 @@ def export(
     if after is not None and (begin not in parts or not position):
         raise InvalidInput("after: is the `at` of no line of an export", field="after")
     with database.tenant(tenant_id) as connection:
-        if chat_id is not None and chats.get(connection, chat_id) is None:
+        chat = None if chat_id is None else chats.get_current(connection, chat_id)
+        if chat_id is not None and chat is None:
             raise NotFound(f"there is no chat {chat_id}: see `backscroll chats`")
         now = chats.database_now(connection)
+    present = chat.chat_id if chat else None
     if after is None:
         yield _line(_FIRST, {"v": VERSION, "tenant": tenant_id, "chat_id": chat_id, "exported_at": now})
         yield from _forgotten(database, tenant_id, at_first=True)
@@ -72,7 +74,7 @@ def export(
         last = position if name == begin else None
         while True:
             with database.tenant(tenant_id) as connection:
-                found = store.rows(connection, name, chat_id, last, BATCH)
+                found = store.rows(connection, name, present, last, BATCH)
             for row in found:
                 last = str(row.position)
                 at = {"at": f"{name}:{last}"}
