@@ -5,6 +5,7 @@ their check digit. A password that people tell each other has no shape, and stay
 """
 
 import re
+import string
 from typing import Any, Literal
 
 import redact_secret
@@ -15,13 +16,16 @@ MASKED = "[masked: "
 _SHORTEST = 12
 # a name and a value such as `token: 3f2a…`: what follows may be anything
 _BY_CONTEXT = "contextual_secret"
-# as it is printed on cards, with their first digits, in groups or in one; no part of a longer number or word
+# as it is printed on cards, with their first digits, in groups or in one; no part of a longer number, IBAN or word
 _CARD = re.compile(
-    r"(?<![A-Za-z0-9_./+-])(?<!\d[ \u00a0])(?:"
+    r"(?<![A-Za-z0-9_./+-])(?<!\d{4}[ \u00a0])(?<![A-Z]\d\d[ \u00a0])(?:"
     r"(?:4\d{3}|5[1-5]\d\d|2[2-7]\d\d|35\d\d|6(?:011|[245]\d\d))([ \u00a0-]?)\d{4}\1\d{4}\1\d{4}"
     r"|3[47]\d\d([ \u00a0-]?)\d{6}\2\d{5}|3(?:0[0-5]|[68]\d)\d([ \u00a0-]?)\d{6}\3\d{4}"
     r")(?![A-Za-z0-9_/-]|[.,:]\d|[ \u00a0]\d)"
 )
+# a private key of which the rest is in another message
+_EDGE = re.compile(r"-----(BEGIN|END) [A-Z ]*PRIVATE KEY[A-Z ]*-----")
+_OF_KEYS, _LEAST_OF_KEY = string.ascii_letters + string.digits + "+/=\r\n", 64
 # the end of a sentence, which is no part of a token with dots
 _FULL_STOP = re.compile(r"\.(?=\s|$)")
 # Where a JSON Web Token may begin, redact-secret reads to the end of the word: of a word with thousands, for seconds.
@@ -51,6 +55,8 @@ def masked(text: str) -> str:
     found = [f for f in redact_secret.scan(scanned) if f.type != _BY_CONTEXT]
     for finding in reversed(found):
         text = f"{text[: finding.start]}{_note(finding.type)}{text[finding.end :]}"
+    for edge in reversed([*_EDGE.finditer(text)]):
+        text = _without_half(text, edge)
     return _CARD.sub(lambda card: _note("card number") if _checks(card[0]) else card[0], text)
 
 
@@ -72,6 +78,16 @@ def has_mask(text: str) -> bool:
 
 def _note(kind: str) -> str:
     return f"{MASKED}{kind.replace('_', ' ')}]"
+
+
+def _without_half(text: str, edge: re.Match[str]) -> str:
+    """Mask the part of a private key after its beginning or before its end; the other is missing."""
+    before, after = text[: edge.start()], text[edge.end() :]
+    if edge[1] == "BEGIN":
+        rest = after.lstrip(_OF_KEYS)
+        return text if len(after) - len(rest) < _LEAST_OF_KEY else f"{before}{_note('private key')}{rest}"
+    rest = before.rstrip(_OF_KEYS)
+    return text if len(before) - len(rest) < _LEAST_OF_KEY else f"{rest}{_note('private key')}{after}"
 
 
 def _checks(card: str) -> bool:

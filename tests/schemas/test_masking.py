@@ -60,6 +60,17 @@ def test_names_metadata_and_questions_are_masked_at_the_door_and_kept_on_request
     assert MessageIn.model_validate(said.model_dump() | {"external_id": secret}).external_id == secret
 
 
+def test_of_a_private_key_in_two_messages_neither_half_is_kept() -> None:
+    key = next(secret for shape, secret, _ in credentials.secrets() if shape == "pem")
+    first, second = f"erste Hälfte: {key[:200]}", f"{key[200:]}\nund danke"
+    assert masked(first) == "erste Hälfte: [masked: private key]"
+    assert masked(second) == "[masked: private key]\nund danke"
+    # nor is what is said of one
+    assert (
+        masked(f"it begins with {key.splitlines()[0]}, ok?") == f"it begins with {key.splitlines()[0]}, ok?"
+    )
+
+
 def test_a_text_that_looks_like_thousands_of_tokens_takes_no_time() -> None:
     token = next(secret for shape, secret, _ in credentials.secrets() if shape == "jwt")
     for word in ("ey" + "J", "op" + "s_ey" + "J", "ey" + "J-"):
