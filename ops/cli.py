@@ -55,7 +55,7 @@ COMMANDS = {
     "restore": "ops.commands.db",
     "prune": "ops.commands.db",
     "forget": "ops.commands.forget",
-    "export": "ops.commands.users",
+    "export": "ops.commands.export",
     "remember": "ops.commands.users",
     "db": "ops.commands.db",
     "worker": "ops.commands.serve",

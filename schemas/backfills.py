@@ -8,7 +8,9 @@ from pydantic import Field, model_validator
 from schemas.base import Closed, Frozen
 from schemas.messages import Id, Time
 
-BackfillKind = Literal["embed", "summarize", "rollup", "extract", "sessionize", "answers"]
+BackfillKind = Literal["embed", "summarize", "rollup", "extract", "sessionize", "answers", "secrets"]
+FOR_GOOD: frozenset[BackfillKind] = frozenset({"secrets"})
+"""Those that cannot be undone: they are started where a dry run is shown and confirmed first."""
 BackfillState = Literal["running", "paused", "cancelled", "completed", "failed"]
 
 STEADY_SECONDS, STEADY_SHARE = 20, 0.02

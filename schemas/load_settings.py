@@ -8,6 +8,7 @@ from typing import Any
 from dotenv import dotenv_values
 from pydantic import ValidationError
 
+from schemas import masking
 from schemas.base import did_you_mean
 from schemas.errors import SettingsError
 from schemas.settings import PREFIX, Settings
@@ -22,8 +23,8 @@ OTHERS = (
 def load_settings(**overrides: Any) -> Settings:
     """Load the settings of this process.
 
-    Raises `SettingsError` that names each wrong variable, its value and what is allowed, and each variable with our
-    prefix that is no setting.
+    What it is given is masked from now on as they say. Raises `SettingsError` that names each wrong variable, its value
+    and what is allowed, and each variable with our prefix that is no setting.
     """
     config = os.environ.get(PREFIX + "CONFIG")
     if config and not Path(config).is_file():
@@ -36,10 +37,12 @@ def load_settings(**overrides: Any) -> Settings:
     _refuse_unknown({"the environment": os.environ, **read})
     overrides = _prefixed_values(read.values()) | overrides
     try:
-        return Settings(_env_file=files, **overrides)
+        settings = Settings(_env_file=files, **overrides)
     except ValidationError as error:
         given = {*os.environ, *(name for names in read.values() for name in names)}
         raise SettingsError("\n".join(_explain(e, given) for e in error.errors())) from None
+    masking.use(settings.secrets)
+    return settings
 
 
 def _prefixed_values(files: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

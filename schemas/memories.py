@@ -21,7 +21,7 @@ from schemas.messages import (
     QueryText,
     SaidAt,
     Time,
-    cleaned,
+    written,
 )
 
 MemoryScope = Literal["session", "user", "agent", "organization"]
@@ -313,7 +313,7 @@ class DocumentIn(Closed):
     document_id: Id
     """The id by which the document is cited and replaced."""
     content: Annotated[
-        str, BeforeValidator(cleaned), NOT_BLANK, at_most_bytes(MAX_DOCUMENT_BYTES, ": divide it")
+        str, BeforeValidator(written), NOT_BLANK, at_most_bytes(MAX_DOCUMENT_BYTES, ": divide it")
     ]
     """Plain text or Markdown."""
     source: IdOrEmpty = ""

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from schemas import languages
 from schemas.base import FROM_PLATFORM, Closed, at_most, at_most_bytes, up_to
+from schemas.masking import masked, masked_json
 
 MAX_CONTENT_BYTES = 64 * 1024
 MAX_ID_CHARS = 255
@@ -96,6 +97,11 @@ def cleaned(value: Any) -> Any:
     return clean_text(value) if isinstance(value, str) else value
 
 
+def written(value: Any) -> Any:
+    """Apply `clean_text` to a text that somebody wrote, and mask credentials; return anything else as it is."""
+    return masked(clean_text(value)) if isinstance(value, str) else value
+
+
 Time = Annotated[datetime, BeforeValidator(parse_time, json_schema_input_type=datetime | float)]
 # When something was said: other time zones must be able to show it, and days be added to it.
 SaidAt = Annotated[Time, AfterValidator(_has_room)]
@@ -113,7 +119,7 @@ def _identifier(value: Any) -> Any:
 
 RowId = Annotated[int, Field(ge=1, lt=2**63)]
 """The number of a row in the database."""
-Name = Annotated[str, BeforeValidator(_stripped), BeforeValidator(cleaned)]
+Name = Annotated[str, BeforeValidator(_stripped), BeforeValidator(written)]
 _Identifier = Annotated[
     str, BeforeValidator(_identifier, json_schema_input_type=str | int), BeforeValidator(cleaned)
 ]
@@ -129,15 +135,15 @@ def _not_blank(value: str) -> str:
 
 NOT_BLANK = AfterValidator(_not_blank)
 QueryText = Annotated[
-    str, BeforeValidator(cleaned), Field(min_length=1, max_length=MAX_QUERY_CHARS), NOT_BLANK
+    str, BeforeValidator(written), Field(min_length=1, max_length=MAX_QUERY_CHARS), NOT_BLANK
 ]
 MAX_QUERIES = 5
 """Other queries that are searched together with a question."""
 Queries = Annotated[list[QueryText], at_most(MAX_QUERIES), Field(max_length=MAX_QUERIES)]
 
 
-# The text of a message, cleaned and limited in size.
-Content = Annotated[str, AfterValidator(clean_text), at_most_bytes(MAX_CONTENT_BYTES)]
+# The text of a message, cleaned, masked and limited in size.
+Content = Annotated[str, AfterValidator(written), at_most_bytes(MAX_CONTENT_BYTES)]
 
 
 def _depth(value: Any) -> int:
@@ -162,7 +168,7 @@ def clean_json(value: Any) -> Any:
 def _modest(value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
     if _depth(value) > MAX_METADATA_DEPTH:
         raise ValueError(f"is nested deeper than {MAX_METADATA_DEPTH} levels")
-    value = clean_json(value)
+    value = masked_json(clean_json(value))
     # raises ValueError for inf and NaN, which JSON does not know
     if (size := len(json.dumps(value, default=str, allow_nan=False))) <= MAX_METADATA_BYTES:
         return value
@@ -177,7 +183,7 @@ def _modest(value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
     return kept
 
 
-# Further data, cleaned and limited in size and depth.
+# Further data, cleaned, masked and limited in size and depth.
 Metadata = Annotated[dict[str, Any], AfterValidator(_modest)]
 
 

@@ -205,12 +205,21 @@ class Receipt(Frozen):
     """Null: not finished yet."""
 
 
+class ExportFilter(Closed):
+    """What to export: the parameters of `GET /v1/export`."""
+
+    chat_id: Id | None = None
+    """Only this chat. Null: all of the tenant."""
+    after: Annotated[str, Field(max_length=2000)] | None = None
+    """The `at` of the last line that was received."""
+
+
 class ForgottenEntry(Closed):
     """An entry of a suppression list."""
 
     hash: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     """Of what is forgotten, with the tenant's key."""
-    kind: ForgetKind | Literal["unremembered", "memory", "key"]
+    kind: ForgetKind | Literal["unremembered", "memory", "key", "left"]
     until: datetime | None
     """What was sent until then is kept out; null: all. An API key's secret ends then; null: it was revoked."""
 

@@ -216,6 +216,9 @@ class Settings(BaseSettings):
     """Tokens of a context without `budget_tokens`."""
     context_history_tokens: Annotated[int, Field(ge=0, le=MAX_HISTORY_TOKENS)] = 800
     """`history_tokens` of the profiles `balanced` and `group`."""
+    secrets: Literal["mask", "keep"] = "mask"
+    """`mask`: credentials of well-known shapes (keys of clouds, tokens, private keys, card numbers) are not stored, and
+    the text says what was there. `keep`: they are."""
     query_log_enabled: bool = True
     """Record questions, what was shown, and answers."""
     remember_answers: bool = False

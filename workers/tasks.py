@@ -7,7 +7,6 @@ import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
-from hashlib import sha256
 from typing import Any, TypeVar
 
 import structlog
@@ -24,6 +23,7 @@ from pipeline.jobs.failures import reason_of
 from pipeline.jobs.runner import Outcome
 from pipeline.operations import sweep as pipeline_sweep
 from pipeline.operations.retention import prune_all, retention_of
+from pipeline.people import suppression
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import job_admin
@@ -31,6 +31,7 @@ from pipeline.store.operations import counters
 from schemas.base import FROM_PLATFORM
 from schemas.errors import BackscrollError, InvalidInput, JobsFailed, PayloadRefused, Retryable, SettingsError
 from schemas.kinds import INGEST, KINDS
+from schemas.masking import masked, masked_json
 from schemas.messages import clean_text
 from schemas.payloads import QueuedIngest, TenantId, parse_payload
 from schemas.settings import Settings
@@ -94,7 +95,7 @@ def ingest(self: Task, *args: Any, **payload: Any) -> dict[str, int] | str:
     try:
         parsed = _checked(self.request, held.settings, args or payload)
     except Exception as error:  # noqa: BLE001 - whatever a sender has made up
-        reason = str(error) if isinstance(error, InvalidInput) else type(error).__name__
+        reason = masked(str(error)) if isinstance(error, InvalidInput) else type(error).__name__
         log.warning("payload_refused", error=reason)
         raise refuse(reason) from None
     tenant_id, suspect = parsed.tenant or held.settings.tenant, f"payload:{self.request.id}"
@@ -194,17 +195,20 @@ def _refuse(
     size = len(messages) if isinstance(messages, list) else int(isinstance(messages, dict))
     named = version if isinstance(version, int) else "unknown"
     error = clean_text(f"version {named}, {size} messages: {reason}" if task else reason)[:ERROR_CHARS]
-    text = json.dumps(task)
-    key = sha256((text if task else reason).encode()).hexdigest()[:KEY_DIGITS]
+    whole, text = json.dumps(task), json.dumps(masked_json(task))
 
-    def keep() -> None:
+    def keep() -> str:
         with held.database.tenant(tenant_id) as connection:
+            # known again by all of it, which nobody can guess from this without the tenant's key
+            (digest,) = suppression.entries(connection, tenant_id, ("payload", whole if task else reason))
+            key = digest.hex()[:KEY_DIGITS]
             job_admin.keep_payload(connection, tenant_id, key, text, error, current_request_id())
             counters.add(connection, tenant_id, {"payloads_refused": 1})
         if suspect is not None:
             _acquit(held.database, *suspect)
+        return key
 
-    _after_outages(keep, errors=Exception)
+    key = _after_outages(keep, errors=Exception)
     return PayloadRefused(f"refused, and kept: see `backscroll jobs show payload:{key}`")
 
 

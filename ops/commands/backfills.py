@@ -15,9 +15,9 @@ from rich.text import Text
 from ops import connection
 from ops.connection import Opened
 from ops.console import rendering
-from ops.console.command import Call, DryRunOption, InChatOption, ListByDefault, command, read_time
+from ops.console.command import Call, DryRunOption, InChatOption, ListByDefault, YesOption, command, read_time
 from ops.exit_codes import NOT_AS_IT_SHOULD_BE
-from schemas.backfills import Backfill, BackfillKind, BackfillRequest
+from schemas.backfills import FOR_GOOD, Backfill, BackfillKind, BackfillRequest
 from schemas.errors import NotFound
 from schemas.payloads import parse_payload
 
@@ -48,6 +48,7 @@ def start(
     batch_size: Annotated[int, typer.Option(min=1, max=10_000, help="Rows in each step.")] = 100,
     rate: Annotated[float | None, "Rows per second at most (default: no limit)."] = None,
     dry_run: DryRunOption = False,
+    yes: YesOption = False,
     wait: Annotated[bool, "Wait until it has ended, with progress."] = False,
     again: Annotated[bool, "Start it even if one that does the same runs."] = False,
 ) -> None:
@@ -60,6 +61,7 @@ def start(
     - **rollup** summarizes past weeks without a summary
     - **extract** learns facts from sessions that were not read yet, or without the language model that is set by now
     - **sessionize** cuts chats into sessions again, after the gap has changed
+    - **secrets** masks credentials in all that is stored, as `BACKSCROLL_SECRETS` does in what comes; for good
     - **answers** remembers reported answers, with their questions, as `BACKSCROLL_REMEMBER_ANSWERS` does new ones
     """
     from pipeline.operations import backfill, costs
@@ -95,6 +97,9 @@ def start(
                 *([sentence] if estimated else []),
             )
             return
+        if kind in FOR_GOOD:
+            planned = backfill.plan(database, settings.tenant, request, current)
+            call.confirm(f"Mask credentials in {planned.missing:,} texts, for good?", yes=yes)
         made = backfill.start(database, settings.tenant, request, current, again=again)
         if made.was_running and not call.as_json:
             by = made.started_by or "somebody"

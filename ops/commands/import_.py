@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -68,7 +69,7 @@ def import_(
     - Element: *Export chat* as JSON; Google Chat: Takeout's zip or folder
     - Mattermost: the bulk export (`.jsonl`); Rocket.Chat: messages as JSON
     - ChatGPT, Claude: *Export data*, the zip or `conversations.json`
-    - JSON Lines: a message on each line, fields as in `POST /v1/messages`
+    - JSON Lines: a message on each line, fields as in `POST /v1/messages`; or what `backscroll export` wrote
 
     Run it again at any time, also with a longer export of the same chat: nothing is stored twice, and messages are
     moved if `--tz` or `--date-order` says that their times were read wrongly. Dates that can be read in two ways need
@@ -96,8 +97,8 @@ def import_(
             )
         if strict:
             _check(source, report, shown)
-        tally = _import(source, settings, database, report, shown)
-        if not tally.chats:
+        tally, taken = _import(source, settings, database, report, shown)
+        if not (tally.chats or taken):
             raise InvalidInput(
                 f"{source.name} holds no messages ({import_report.counted(tally)}); is --format {source.format} right?",
                 field="file",
@@ -109,6 +110,8 @@ def import_(
         report.notice_languages(now)
         if not call.as_json:
             import_report.print_summary(tally, now, report)
+            for of, counts in taken.items():
+                print(f"{of}: {counts['new']:,} new of {counts['rows']:,}, {counts['left_out']:,} left out")
         # a chat that is known and not stored was forgotten
         gone = [chat_id for chat_id in tally.chats if chat_id not in now]
         forgotten = [chat_id for chat_id in gone if lookup.seen_chat(database, settings.tenant, chat_id)]
@@ -121,7 +124,7 @@ def import_(
                 report.say("The import is done, and the workers continue: see `backscroll status --watch`.")
                 raise typer.Exit(INTERRUPTED) from None
     if call.as_json:
-        rendering.print_json(import_report.as_json(source, tally, now, report, memory))
+        rendering.print_json(import_report.as_json(source, tally, now, report, memory) | {"taken": taken})
     elif now:
         print(f"\n{import_report.outlook(memory, memory_enabled=settings.session_memory_enabled)}")
     there = tally.new + tally.moved + tally.duplicates
@@ -186,15 +189,18 @@ def _check(source: Source, report: import_report.ImportReport, shown: bool) -> N
 
 def _import(
     source: Source, settings: Settings, database: Database, report: import_report.ImportReport, shown: bool
-) -> Tally:
-    from pipeline.ingest import accept, history
+) -> tuple[Tally, dict[str, Counter[str]]]:
+    """Import the source; return its counts, and those of other rows by what they are."""
+    from pipeline.ingest import accept
     from pipeline.ingest.accept import MessageLimits
     from pipeline.ingest.history import Stored, Tally
     from pipeline.ingest.sessionize import SessionPolicy
+    from pipeline.operations import transfer
 
+    taken: dict[str, Counter[str]] = {}
     tally, rules, settle = Tally(), SessionPolicy.of(settings), timedelta(seconds=settings.settle_seconds)
     limits = MessageLimits.of(settings)
-    events = history.store(database, settings.tenant, source.records(), rules, settle=settle, limits=limits)
+    events = transfer.take(database, settings.tenant, source.records(), rules, settle=settle, limits=limits)
     try:
         with (
             connection.wake_ups(settings, report.console) as wake_up,
@@ -202,6 +208,12 @@ def _import(
             waiting.interrupts_deferred() as let_ctrl_c_through,
         ):
             for event in events:
+                if isinstance(event, transfer.Taken):
+                    counts = {"rows": event.rows, "new": event.new, "left_out": event.left_out}
+                    taken.setdefault(event.of, Counter()).update(counts)
+                    for kind in sorted(event.follows):
+                        wake_up(kind)
+                    continue
                 report.show(source.name, event)
                 tally.add(event)
                 move(tally.new + tally.moved + tally.duplicates + tally.kept_out)
@@ -222,7 +234,7 @@ def _import(
         raise
     finally:
         accept.report_left_out(database, settings.tenant, source.format, tally.left_out, {})
-    return tally
+    return tally, taken
 
 
 def _warn_of_times(event: Stored, report: import_report.ImportReport) -> None:

@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.table import Table
 
-from ops import connection
 from ops.console import rendering
 from ops.console.command import (
     AfterOption,
     Call,
-    DataDirOption,
     SenderArgument,
-    TenantOption,
     UnseenOption,
     command,
 )
@@ -31,7 +28,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help=__doc__, rich_markup_mode="markdown", no_args_is_help=True)
 remember_app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
-export_app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
 
 LISTED = 1000
 PREVIEW_CHARS = 200
@@ -152,29 +148,6 @@ def remember_user(
         {"sender_id": user_id, "remembered": remembered},
         f"{user_id}: {'remembered' if remembered else 'not remembered'}",
     )
-
-
-@export_app.callback()
-def export() -> None:
-    """Export everything that is known of a user."""
-
-
-@command(export_app, "backscroll export user telegram:11 > telegram-11.jsonl", name="user")
-def export_user(sender: SenderArgument, tenant: TenantOption = None, data_dir: DataDirOption = None) -> None:
-    """Write a user's messages, memories, and the sessions they took part in: one JSON object on each line.
-
-    The field `record` of a line says what it is: `user` (whom they are linked with), `message`, `memory`, `chat` (that
-    they are in), `session` or `query`. All senders that are linked to them are included. Summaries of sessions mention
-    others, too.
-    """
-    from pipeline.erasure import export as pipeline_export
-    from pipeline.operations import lookup
-
-    user_id = parse_payload(UserAddress, {"user_id": sender}).user_id
-    with connection.opened(data_dir, tenant) as (settings, database):
-        lookup.require_user(database, settings.tenant, user_id)
-        for record in pipeline_export.export_user(database, settings.tenant, user_id):
-            rendering.print_json(record)
 
 
 def _known(title: str, memories: list[KnownMemory]) -> Table:

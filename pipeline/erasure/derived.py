@@ -266,7 +266,7 @@ def settle_memories(connection: Connection, tenant_id: str, ids: Collection[UUID
             connection,
             id=row.id,
             content=shown.content,
-            hash=bytes(row.content_hash) if same else _hash(row.id, shown.content),
+            hash=bytes(row.content_hash) if same else hash_of_its_own(row.id, shown.content),
             confidence=max(e.confidence for e in resting),
             said_at=first.said_at,
             learned_in=shown.chat_id,
@@ -281,6 +281,6 @@ def settle_memories(connection: Connection, tenant_id: str, ids: Collection[UUID
     return gone
 
 
-def _hash(memory_id: UUID, content: str) -> bytes:
+def hash_of_its_own(memory_id: UUID, content: str) -> bytes:
     """Return a hash that no other memory of the owner has."""
     return blake2b(fingerprint(content) + memory_id.bytes, digest_size=16).digest()

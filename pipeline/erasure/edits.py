@@ -28,6 +28,7 @@ from pipeline.text import truncate
 from pipeline.text.fencing import without_recalled
 from pipeline.text.tokens import estimate as estimate_tokens
 from schemas.kinds import FORGET
+from schemas.masking import has_mask, masked
 from schemas.messages import MAX_CONTENT_BYTES, ChatIn
 
 AHEAD = timedelta(minutes=5)
@@ -66,7 +67,7 @@ def edit(
     before its message waits for it. Raises `DatabaseUnavailable`; then nothing was changed, and the call may be
     repeated.
     """
-    content, original_bytes = truncate.within_bytes(without_recalled(content), MAX_CONTENT_BYTES)
+    content, original_bytes = truncate.within_bytes(masked(without_recalled(content)), MAX_CONTENT_BYTES)
     tokens = estimate_tokens(content)
     requested = chat_id, external_id
     with database.tenant(tenant_id) as connection:
@@ -97,30 +98,53 @@ def edit(
         if outcome != "edited":
             return Changed(outcome=outcome)
         lexemes = store.set_content(connection, message.id, **new)
-        counters.add(connection, tenant_id, {"messages_edited": 1})
-        if message.waiting:
-            derived.remove_derived(
-                connection, tenant_id, chat_id, message_ids=[message.id], texts=[message.content]
-            )
-            return Changed(outcome="edited", follows=frozenset({"ingest"}))
-        chats.count_placed(connection, chat_id, 0, lexemes - message.lexemes)
-        touched = store.sessions_at(connection, chat_id, [(message.session_key, message.sent_at)])
-        for session in touched:
-            store.revise(connection, session.id, tokens - message.token_count)
-        store.drop_message_vectors(connection, [message.id])
-        remembered = policy.for_chat(chat).memory
-        if remembered:
-            text = MessageText(message.id, chat_id, message.role, content)
-            languages.store_cues(connection, tenant_id, [(text, chat.language)])
-        redone = derived.redo_sessions(
-            connection, tenant_id, chat, touched, policy, edited=message, trace_id=trace_id
+        counters.add(connection, tenant_id, {"messages_edited": 1, "texts_masked": has_mask(content)})
+        follows = redo(
+            connection, tenant_id, chat, message, content, tokens, lexemes, policy, trace_id=trace_id
         )
-        follows = redone.follows
-        if content and remembered:
-            key = f"message:{message.id}"
-            jobs.enqueue(connection, tenant_id, "embed", [key], lane=chat_id, trace_id=trace_id)
-            follows |= {"embed"}
     return Changed(outcome="edited", follows=follows)
+
+
+def redo(
+    connection: Connection,
+    tenant_id: str,
+    chat: chats.Chat,
+    message: Row[Any],
+    content: str,
+    tokens: int,
+    lexemes: int,
+    policy: SessionPolicy,
+    *,
+    trace_id: str | None = None,
+) -> frozenset[str]:
+    """Discard what was derived from a message, a row of `store.find` as it was before its text became `content`.
+
+    It is derived again, by jobs of the kinds returned. The chat is locked exclusively.
+    """
+    chat_id = chat.chat_id
+    if message.waiting:
+        derived.remove_derived(
+            connection, tenant_id, chat_id, message_ids=[message.id], texts=[message.content]
+        )
+        return frozenset({"ingest"})
+    chats.count_placed(connection, chat_id, 0, lexemes - message.lexemes)
+    touched = store.sessions_at(connection, chat_id, [(message.session_key, message.sent_at)])
+    for session in touched:
+        store.revise(connection, session.id, tokens - message.token_count)
+    store.drop_message_vectors(connection, [message.id])
+    remembered = policy.for_chat(chat).memory
+    if remembered:
+        text = MessageText(message.id, chat_id, message.role, content)
+        languages.store_cues(connection, tenant_id, [(text, chat.language)])
+    redone = derived.redo_sessions(
+        connection, tenant_id, chat, touched, policy, edited=message, trace_id=trace_id
+    )
+    follows = redone.follows
+    if content and remembered:
+        key = f"message:{message.id}"
+        jobs.enqueue(connection, tenant_id, "embed", [key], lane=chat_id, trace_id=trace_id)
+        follows |= {"embed"}
+    return follows
 
 
 def _lock_address(

@@ -16,7 +16,17 @@ from pipeline.ingest.accept import UNLIMITED, Accepted, MessageLimits, accept, r
 from pipeline.ingest.reimport import SortedOut
 from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.platforms.identity import PREFIX
-from pipeline.platforms.records import Ambiguous, Broken, Notice, Parsed, Record, Skipped, Times, Unread
+from pipeline.platforms.records import (
+    Ambiguous,
+    Broken,
+    Carried,
+    Notice,
+    Parsed,
+    Record,
+    Skipped,
+    Times,
+    Unread,
+)
 from pipeline.store.chats import chat_languages, chats
 from pipeline.store.chats.chat_languages import DECLARED
 from pipeline.store.connections.database import Database
@@ -195,6 +205,8 @@ def store(
                     yield importing.flush(longest)
             case Skipped() | Unread() | Broken() | Notice() | Times() | Ambiguous():
                 yield item
+            case Carried():
+                yield Broken(where=item.where, reason="rows of another Backscroll are not read here")
             case _:
                 assert_never(item)
     for chat in chats_of.values():
@@ -249,7 +261,7 @@ class _Import:
 
     def flush(self, held: _Chat) -> Stored:
         """Accept a chat's held batch, and move messages that are stored at another time."""
-        records, held.records = held.records, []
+        records, held.records = reimport.keyed(self.database, self.tenant_id, held.records), []
         if not held.stored and records:
             derived = records[0].message.external_id.startswith(PREFIX)
             with self.database.tenant(self.tenant_id) as connection:

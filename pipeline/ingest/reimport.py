@@ -10,7 +10,7 @@ already at their new time are not moved.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -19,6 +19,8 @@ from sqlalchemy import Connection
 from pipeline.ingest import place, session_ranges
 from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.people import suppression
+from pipeline.platforms import identity
+from pipeline.platforms.identity import is_hash
 from pipeline.platforms.records import Record
 from pipeline.store.chats import chat_moves, chats
 from pipeline.store.chats.chats import Chat
@@ -29,6 +31,7 @@ from pipeline.store.jobs import jobs
 from pipeline.store.messages import edits, messages
 from pipeline.store.messages import edits as store
 from pipeline.store.messages.edits import StoredMessage
+from schemas.masking import has_mask
 from schemas.messages import MessageIn
 from schemas.sessions import Session, is_named
 
@@ -70,12 +73,12 @@ class SortedOut:
 
 def sort_out(database: Database, tenant_id: str, chat_id: str, records: Sequence[Record]) -> SortedOut:
     """Sort imported messages of one chat by what is stored under their ids and aliases."""
-    by_clock = [record for record in records if record.by_clock]
-    if not by_clock:
+    compared = [record for record in records if record.by_clock or record.aliases]
+    if not compared:
         return SortedOut(chat_id=chat_id, records=records)
     with database.tenant(tenant_id) as connection:
-        stored = _Stored.of(connection, chat_id, by_clock)
-        gone = stored.deleted(connection, [a for record in by_clock for a in record.aliases])
+        stored = _Stored.of(connection, chat_id, compared)
+        gone = stored.deleted(connection, [a for record in compared for a in record.aliases])
     accepted: list[Record] = []
     moves: list[Move] = []
     renamed: list[Record] = []
@@ -91,6 +94,31 @@ def sort_out(database: Database, tenant_id: str, chat_id: str, records: Sequence
             if there and record.by_clock and is_misread(there.sent_at, record.message.sent_at):
                 moves.append(stored.move(there, record))
     return SortedOut(chat_id=stored.chat_id, records=accepted, moves=moves, renamed=renamed, deleted=deleted)
+
+
+def keyed(database: Database, tenant_id: str, records: Sequence[Record]) -> Sequence[Record]:
+    """Give messages with something masked ids under the tenant's key, and their former ones as aliases.
+
+    A derived id is a hash of the whole text, by which a card's number could be guessed from the rest.
+    """
+    if not any(_is_guessable(record) for record in records):
+        return records
+    with database.tenant(tenant_id) as connection:
+        key = suppression_list.ensure_key(connection, tenant_id)
+    return [_keyed(record, key) if _is_guessable(record) else record for record in records]
+
+
+def _is_guessable(record: Record) -> bool:
+    return is_hash(record.message.external_id) and has_mask(record.message.content)
+
+
+def _keyed(record: Record, key: bytes) -> Record:
+    external_id, *aliases = (identity.keyed(i, key) for i in (record.message.external_id, *record.aliases))
+    return replace(
+        record,
+        message=record.message.model_copy(update={"external_id": external_id}),
+        aliases=(*aliases, record.message.external_id, *record.aliases),
+    )
 
 
 def find_renamed(

@@ -17,8 +17,10 @@ from pipeline.store.erasure import suppression
 from pipeline.store.jobs import jobs
 from pipeline.store.memories import memories as store
 from pipeline.store.memories.memories import new_id
+from pipeline.store.operations import counters
 from pipeline.text import tokens
 from schemas.errors import NotFound, ProviderUnavailable
+from schemas.masking import has_mask
 from schemas.memories import MANUAL_IMPORTANCE, DocumentFilter, DocumentIn, ListedDocument, Passage
 
 CHUNK_TOKENS = 512
@@ -78,8 +80,8 @@ def keep(database: Database, tenant_id: str, document: DocumentIn, chunks: Seque
 
     The same id of the organization and of users are different documents. Raises `DatabaseUnavailable`.
     """
-    hashes = [_digest(number, content) for number, content in enumerate(chunks)]
-    rows = [(new_id(), digest, content) for digest, content in zip(hashes, chunks, strict=True)]
+    hashes = [digest(number, content) for number, content in enumerate(chunks)]
+    rows = [(new_id(), hashed, content) for hashed, content in zip(hashes, chunks, strict=True)]
     with database.tenant(tenant_id) as connection:
         suppression.lock(connection, tenant_id)
         users = _ids(connection, document.user_id)
@@ -92,6 +94,7 @@ def keep(database: Database, tenant_id: str, document: DocumentIn, chunks: Seque
         chats.ensure_tenant(connection, tenant_id)
         dropped = store.drop_document(connection, tenant_id, document.document_id, users, keep=hashes)
         written = store.put_chunks(connection, tenant_id, document, rows, MANUAL_IMPORTANCE)
+        counters.add(connection, tenant_id, {"texts_masked": bool(written) and has_mask(document.content)})
         # its own lane, so that a long document takes turns with the chats
         keys = [f"memory:{identity}" for identity in written]
         jobs.enqueue(connection, tenant_id, "embed", keys, lane=f"document {document.document_id}")
@@ -145,6 +148,6 @@ def _missing(document_id: str, user_id: str | None) -> NotFound:
     return NotFound(f"there is no document {document_id}{whose}: see `backscroll documents list{option}`")
 
 
-def _digest(number: int, content: str) -> bytes:
+def digest(number: int, content: str) -> bytes:
     """Hash a chunk with its number in the document, so that two equal chunks are both kept."""
     return blake2b(f"{number}\n{content}".encode(), digest_size=16).digest()

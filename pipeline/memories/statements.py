@@ -19,9 +19,11 @@ from pipeline.store.memories import memories as store
 from pipeline.store.memories import memory_changes, memory_search
 from pipeline.store.memories.memories import new_id
 from pipeline.store.memories.memory_conditions import MemoryConditions
+from pipeline.store.operations import counters
 from pipeline.text.duplicates import fingerprint
 from schemas.errors import InvalidInput, NotFound
 from schemas.languages import DEFAULT_LANGUAGE
+from schemas.masking import has_mask
 from schemas.memories import Memory, MemoryFilter, MemoryIn
 
 
@@ -72,6 +74,7 @@ def write(
     digest = fingerprint(memory.content, memory.learned_in)
     identity, new = store.insert(connection, tenant_id, new_id(), memory, digest, language, lives_for)
     if new:
+        counters.add(connection, tenant_id, {"texts_masked": has_mask(memory.content)})
         jobs.enqueue(connection, tenant_id, "embed", [f"memory:{identity}"], lane=memory.learned_in or "")
     return Written(outcome="new" if new else "known", id=identity)
 

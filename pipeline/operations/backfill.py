@@ -4,9 +4,10 @@ A backfill enqueues jobs for the workers. Its cursor is its progress; it is comp
 job of it, and no row lacks a vector that it should have.
 """
 
+import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -37,6 +38,8 @@ MADE_UP_SECONDS = 10.0
 # Passes of a vector backfill at most: it begins again if rows still lack a vector at its end.
 PASSES = 3
 RATE_DAYS = 7
+ROWS_READ = 1000
+"""Rows whose texts are read at once to count them."""
 COMPARED = 1000
 """Number of the newest backfills among which one that does the same is looked for."""
 
@@ -63,7 +66,28 @@ class Plan:
 def plan(database: Database, tenant_id: str, request: BackfillRequest, current: Current) -> Plan:
     """Estimate a request without doing anything."""
     with database.tenant(tenant_id) as connection:
-        return _plan(connection, request, current)
+        planned = _plan(connection, request, current)
+    if not KINDS[request.kind].reads_texts:
+        return planned
+    return replace(planned, missing=count_missing(database, tenant_id, request, current))
+
+
+def count_missing(
+    database: Database, tenant_id: str, request: BackfillRequest, current: Current, most: int | None = None
+) -> int:
+    """Count the rows that lack something by their texts, of at most the first `most` of each table, in windows."""
+    kind, count = KINDS[request.kind], 0
+    for source in kind.sources:
+        after, left = None, sys.maxsize if most is None else most
+        while left > 0:
+            with database.tenant(tenant_id) as connection:
+                parameters = _parameters(connection, request, current)
+                rows = backfills.window(connection, source, after, min(left, ROWS_READ), **parameters)
+            if not rows:
+                break
+            count += sum(map(kind.is_missing, rows))
+            after, left = str(rows[-1].position), left - len(rows)
+    return count
 
 
 def count_tokens(connection: Connection, request: BackfillRequest, current: Current) -> backfills.Tokens:
@@ -163,7 +187,7 @@ def _window(
         # what was waited for before says nothing about the rate
         cursor |= {"began": [chats.database_now(connection).timestamp(), done]}
         backfills.advance(connection, backfill.id, cursor, 0, 0)
-    left = 1 if kind.at_once else request.batch_size
+    left = 1 if kind.at_once and not kind.reads_texts else request.batch_size
     if request.limit is not None:
         left = min(left, request.limit - backfill.seen)
     rows = (
@@ -174,7 +198,13 @@ def _window(
     if not rows:
         return _end_source(connection, claim, backfill, cursor, parameters, exhausted=left <= 0), False
     everything = not request.missing_only and not cursor.get("passes")
-    chosen = {row.key: row.chat for row in rows if row.missing or everything}
+    wanted = [
+        n for n, row in enumerate(rows) if kind.is_missing(row) or (everything and not kind.reads_texts)
+    ]
+    if kind.at_once and wanted:
+        # up to the first one, so that no chat's lock is held for another
+        rows, wanted = rows[: wanted[0] + 1], wanted[:1]
+    chosen = {rows[n].key: rows[n].chat for n in wanted}
     given_up = cursor.get("given_up", 0)
     try:
         with translating(), connection.begin_nested():
@@ -273,7 +303,10 @@ def _done(connection: Connection, backfill: Backfill) -> int:
 
 def _plan(connection: Connection, request: BackfillRequest, current: Current) -> Plan:
     parameters = _parameters(connection, request, current)
-    counted = [backfills.count(connection, source, **parameters) for source in KINDS[request.kind].sources]
+    kind = KINDS[request.kind]
+    counted = [backfills.count(connection, source, **parameters) for source in kind.sources]
+    if kind.reads_texts:
+        counted = [(rows, 0) for rows, _ in counted]
     return Plan(
         rows=sum(rows for rows, _ in counted),
         missing=sum(missing for _, missing in counted),

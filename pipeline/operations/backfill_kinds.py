@@ -4,12 +4,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Row
 
 from pipeline.ingest import session_ranges
 from pipeline.ingest.sessionize import SessionPolicy
+from pipeline.memories import mask_stored
 from pipeline.recall import query_log
 from pipeline.store import vectors
+from pipeline.store.erasure.written import TEXTS
 from pipeline.store.jobs import jobs
 from pipeline.store.jobs.jobs import NewJob
 from pipeline.store.sessions import sessions
@@ -38,6 +40,8 @@ class Current:
     rolls_up: bool = False
     # if a language model: its facts replace those of the rules, in the same chats
     learning_model: str = RULES
+    # whether credentials are kept as they were written
+    keeps_secrets: bool = False
     # the setting that keeps a kind of backfill waiting, as it is off
     switched_off: Callable[[str], str | None] = lambda _: None
 
@@ -52,6 +56,7 @@ class Current:
             summary_chats=settings.summary_canaries(),
             rolls_up=settings.rolls_up(),
             learning_model=settings.learning_model(),
+            keeps_secrets=settings.secrets == "keep",
             switched_off=settings.switched_off,
         )
 
@@ -69,12 +74,18 @@ class BackfillKind:
     verified = False
     # whether a window does its rows itself, one at a time, and leaves no jobs to wait for
     at_once = False
+    # whether only the texts of a row tell what is to be done, so that counting that reads all of them
+    reads_texts = False
     # marks sessions as outdated so that they are done again; None: rows need no mark
     outdate: Callable[[Connection, list[int]], None] | None = None
 
     def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
         """Return the parameters of its sources' statements besides the filter. Raises `InvalidInput`."""
         return {}
+
+    def is_missing(self, row: Row[Any]) -> bool:
+        """Tell whether a row of its sources lacks what it should have."""
+        return bool(row.missing)
 
     def redo(
         self, connection: Connection, tenant: str, backfill: Backfill, rows: Rows, rules: SessionPolicy
@@ -165,6 +176,27 @@ class _Answers(BackfillKind):
             query_log.remember_reported(connection, tenant, context_id)
 
 
+class _Secrets(BackfillKind):
+    sources = tuple(f"secrets_{kind}" for kind in TEXTS)
+    follows = "summarize"
+    at_once = True
+    reads_texts = True
+
+    def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
+        if current.keeps_secrets:
+            raise InvalidInput("BACKSCROLL_SECRETS=keep: nothing is masked", field="kind")
+        return {}
+
+    def is_missing(self, row: Row[Any]) -> bool:
+        return mask_stored.masks(row.texts)
+
+    def redo(
+        self, connection: Connection, tenant: str, backfill: Backfill, rows: Rows, rules: SessionPolicy
+    ) -> None:
+        for key, chat_id in rows.items():
+            mask_stored.mask(connection, tenant, key, chat_id, rules)
+
+
 KINDS: dict[str, BackfillKind] = {
     "embed": _Embed(),
     "summarize": _Summarize(),
@@ -172,4 +204,5 @@ KINDS: dict[str, BackfillKind] = {
     "extract": _Extract(),
     "sessionize": _Sessionize(),
     "answers": _Answers(),
+    "secrets": _Secrets(),
 }

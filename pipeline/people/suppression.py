@@ -22,7 +22,7 @@ from pipeline.text.duplicates import fingerprints_ever
 from schemas.memories import MemoryIn
 from schemas.messages import MessageIn
 
-Kind = Literal["message", "user", "chat", "tenant", "memory", "unremembered", "key", "left"]
+Kind = Literal["message", "user", "chat", "tenant", "memory", "unremembered", "key", "left", "payload"]
 Named = tuple[Kind, *tuple[str, ...]]
 """The subject of an entry: its kind, and its names."""
 
@@ -123,6 +123,12 @@ def is_kept_out(connection: Connection, at: datetime | None, *named: Named) -> b
     """
     listed = _listed(connection, store.key(connection), named)
     return any(at is None or _reaches(until, at) for until in listed.values())
+
+
+def kept_out(connection: Connection, at: datetime, named: Sequence[Sequence[Named]]) -> list[bool]:
+    """Tell of each of several items, known at that time, whether one of its subjects was forgotten since."""
+    listed = _listed(connection, store.key(connection), {name for names in named for name in names})
+    return [any(_reaches(listed[name], at) for name in names if name in listed) for names in named]
 
 
 def keeps_out_sender(

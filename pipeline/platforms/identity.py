@@ -1,5 +1,6 @@
 """Derive ids for imported messages and people without one, the same in every export of a chat."""
 
+import hmac
 import json
 from collections import Counter
 from collections.abc import Hashable, Iterable
@@ -71,6 +72,19 @@ class ImportIds:
         occurrence = self._seen[digests[0]].to_bytes(8)
         hashes = (blake2b(occurrence, key=digest, digest_size=8) for digest in digests)
         return tuple(PREFIX + nth.hexdigest() for nth in hashes)
+
+
+_KEYED = f"{PREFIX}k"
+
+
+def is_hash(external_id: str) -> bool:
+    """Tell whether a derived id was made of the message's text without a key, so that the text can be guessed."""
+    return external_id.startswith(PREFIX) and not external_id.startswith(_KEYED)
+
+
+def keyed(external_id: str, key: bytes) -> str:
+    """Return the id, from which nothing can be guessed without the key, of a message that has such a hash."""
+    return f"{_KEYED}{hmac.digest(key, external_id.encode(), 'sha256')[:8].hex()}"
 
 
 def _digest(sender: str, local_time: str, text: str) -> bytes:

@@ -5,7 +5,8 @@
 
 A message belongs to the `chat_id` on its line, else to the chat line above it, else to `--chat`. A missing
 `external_id` is derived (see `identity`), a missing `position` counts the messages of one chat and time, and a
-`sent_at` without an offset is read by the clock of `--tz` or the chat's `time_zone`.
+`sent_at` without an offset is read by the clock of `--tz` or the chat's `time_zone`. What `backscroll export` writes
+also has lines of the type `row`.
 """
 
 import json
@@ -24,6 +25,7 @@ from pipeline.platforms.kinds import MAX_KIND_CHARS
 from pipeline.platforms.records import (
     NO_TEXT,
     Broken,
+    Carried,
     Deletion,
     Edit,
     Event,
@@ -38,7 +40,8 @@ from pipeline.platforms.records import (
 from pipeline.platforms.shapes import ExportFormat, Shape
 from schemas.base import FROM_PLATFORM
 from schemas.errors import InvalidInput
-from schemas.messages import ChatIn, MessageIn
+from schemas.masking import masked_json
+from schemas.messages import ChatIn, MessageIn, clean_json
 from schemas.payloads import DeletionEvent, EditEvent, QueuedIngest, parse_payload
 
 _WHICH_CHAT = "chat_id is missing: put it on the line, on a chat line above, or say --chat"
@@ -93,6 +96,12 @@ class Reader:
                     yield self._chat(raw)
                 case "message":
                     yield from self._message(raw, where)
+                case "row":
+                    row, of = raw.get("row"), raw.get("of")
+                    if isinstance(row, dict) and isinstance(of, str):
+                        yield Carried(where=where, of=of, row=masked_json(clean_json(row)))
+                    else:
+                        yield Broken(where=where, reason="of or row is missing")
                 case other:
                     reason = f"type {other!r} is neither 'chat' nor 'message'"
                     yield Broken(where=where, reason=reason)
@@ -155,6 +164,8 @@ class Reader:
         return zone or (self._options.zone_name(chat_id) if isinstance(chat_id, str) else None)
 
     def _message(self, raw: dict[str, Any], where: str) -> Iterator[Parsed]:
+        # where a Backscroll was when it wrote the line
+        raw.pop("at", None)
         chat_id = raw.pop("chat_id", None) or self._current
         if not isinstance(chat_id, str):
             raise ValueError(_WHICH_CHAT)  # noqa: TRY004  what the line lacks is a value
@@ -259,7 +270,7 @@ FORMAT = ExportFormat(
     loose=True,
     looks=(
         Shape(keys={"": "content|chat_id|sender_id"}, head=r"\A\{"),
-        Shape(keys={"": "type"}, head=r'\A\{[^{]*"type"\s*:\s*"(?:chat|message)"'),
+        Shape(keys={"": "type"}, head=r'\A\{[^{]*"type"\s*:\s*"(?:chat|message|row)"'),
         Shape(head=r"\A\{", name=r"(?i)\.(?:jsonl|ndjson)$"),
     ),
 )

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Literal
+from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
 from schemas import languages
@@ -97,6 +97,16 @@ class Unread:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Carried:
+    """A row that another Backscroll wrote, other than a message; see `pipeline.operations.transfer`."""
+
+    where: str
+    # what it is: `header`, `forgotten`, `end`, or a part of `pipeline.store.operations.transfer`
+    of: str
+    row: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Broken:
     """Something that should have been a message and could not be read."""
 
@@ -132,7 +142,7 @@ class Ambiguous:
 
 ReadMessage = Record | Skipped | Broken
 """The outcome of reading one message."""
-Parsed = ChatIn | Record | Skipped | Unread | Broken | Notice | Times | Ambiguous
+Parsed = ChatIn | Record | Skipped | Unread | Broken | Notice | Times | Ambiguous | Carried
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,6 +34,7 @@ from pipeline.text.fencing import without_recalled
 from schemas.context import AnswerIn, AnswerReceipt, BlockKind, Context, LoggedContext, Source
 from schemas.errors import InvalidInput, NotFound, Retryable
 from schemas.languages import DEFAULT_LANGUAGE
+from schemas.masking import has_mask
 from schemas.memories import MemoryIn
 from schemas.messages import MAX_CONTENT_BYTES
 from schemas.payloads import ContextQuery
@@ -149,7 +150,7 @@ def record(
             "place": suppression.hashes(key, ("tenant",), ("chat", chat_id)),
             "asker": suppression.hashes(key, ("user", asker), ("unremembered", asker)) if asker else [],
             "shown_memories": used,
-            "counted": counts,
+            "counted": counts if not has_mask(query.query) else {**counts, "texts_masked": 1},
         }
 
     try:
@@ -273,7 +274,7 @@ def report(
         if not was_known:
             log_rows.set_answer(connection, context_id, answer, body.used)
             memories.touch(connection, sorted(set(_shown(row, "memory")) & _ids(body.used or (), "memory")))
-            counters.add(connection, tenant_id, {"answers_reported": 1})
+            counters.add(connection, tenant_id, {"answers_reported": 1, "texts_masked": has_mask(answer)})
         memory_id = row.memory_id
         if is_wanted and row.user_id and memory_id is None:
             memory_id = _remember(connection, tenant_id, row, row.answer if was_known else answer)

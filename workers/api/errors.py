@@ -24,6 +24,7 @@ from schemas.errors import (
     Retryable,
     SchemaOutdated,
 )
+from schemas.masking import masked
 from schemas.messages import clean_text
 from workers.api.scopes import METHODS
 from workers.signals import current_request_id
@@ -109,8 +110,9 @@ def as_response(problem: HttpError) -> Response:
         type=TYPE_PREFIX + problem.kind,
         title=TITLES.get(problem.kind) or HTTPStatus(problem.status).phrase,
         status=problem.status,
-        detail=clean_text(problem.detail)[:MAX_DETAIL_CHARS],
-        field=clean_text(problem.field)[:MAX_FIELD_CHARS] if problem.field else None,
+        # it may name what was given
+        detail=masked(clean_text(problem.detail))[:MAX_DETAIL_CHARS],
+        field=masked(clean_text(problem.field))[:MAX_FIELD_CHARS] if problem.field else None,
         request_id=request_id(),
     )
     return Response(body.model_dump_json(exclude_none=True), problem.status, problem.headers, MEDIA_TYPE)

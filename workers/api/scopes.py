@@ -80,6 +80,8 @@ ACCESS = {
     "POST /v1/forget": Access("erase"),
     "GET /v1/forget/{receipt}": Access("erase"),
     "GET /v1/status": Access("operate"),
+    # with the list of what was forgotten goes its key
+    "GET /v1/export": Access("operate"),
     "POST /v1/sources": Access("operate"),
     "GET /v1/sources": Access("operate"),
     "DELETE /v1/sources/{source_id}": Access("operate"),

@@ -185,6 +185,7 @@ COUNTERS = (
         deleted="messages_deleted",
         quarantined="messages_quarantined",
     ),
+    _one("texts_masked", "Texts stored with something masked in them."),
     _one("payloads_refused", "Payloads from the queue that could not be accepted."),
     _several(
         *("sessions", "Sessions begun and ended.", "change"),

@@ -16,6 +16,8 @@ from pipeline.ingest import accept, session_ranges, sessionize
 from pipeline.ingest.session_ranges import FOREVER
 from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.operations import status
+from pipeline.operations.backfill import count_missing
+from pipeline.operations.backfill_kinds import Current
 from pipeline.operations.doctor.facts import Server, Spaces, TenantData
 from pipeline.operations.status import JobCounts
 from pipeline.store import llm_calls, vector_spaces, vectors
@@ -29,6 +31,7 @@ from pipeline.store.operations import checks, counters
 from pipeline.store.search import vector_search
 from pipeline.store.sessions import ranges as stored_ranges
 from pipeline.store.sessions import sessions
+from schemas.backfills import BackfillRequest
 from schemas.vectors import EmbeddingSpace
 
 # Our transactions wait for nothing but their next statement, so a longer wait is a hung process.
@@ -181,6 +184,10 @@ def stopped_providers(database: Database) -> list[str]:
         return [row.provider for row in llm_calls.stopped_providers(connection)]
 
 
+TEXTS_READ = 20_000
+"""Rows of each kind whose texts are looked into for credentials: 0.2 s."""
+
+
 def tenant_data(database: Database, sample: Sample, rules: SessionPolicy) -> Iterator[TenantData]:
     """Compare each tenant's stored data with what it should be."""
     for tenant_id, chat_ids in sample.items():
@@ -209,6 +216,11 @@ def tenant_data(database: Database, sample: Sample, rules: SessionPolicy) -> Ite
             without_job=lacking,
             orphans=orphans,
             left_out=lately,
+            unmasked=count_missing(
+                *(database, tenant_id, BackfillRequest(kind="secrets")),
+                Current(rules=rules, summary_version=1, min_messages=1),
+                most=TEXTS_READ,
+            ),
         )
 
 

@@ -117,6 +117,10 @@ def check_tenant(tenant: TenantData) -> Iterator[Finding]:
     if tenant.orphans:
         what = f"{tenant.orphans:,} vectors {whose} have no row, or one that was merged into another"
         yield fixable_error("orphans", what, "Deleted text could still be found.", f"{fix}.")
+    if tenant.unmasked:
+        what = f"{tenant.unmasked:,} of the oldest texts {whose} hold credentials, such as keys, tokens or card numbers"
+        remedy = "Run `backscroll backfills start secrets`, which masks them for good; `--dry-run` counts them all."
+        yield warning("secrets", what, "They are found and shown, though new ones are masked.", remedy)
     lost = [(key, n) for key, n in tenant.left_out.items() if n and key[1] in LOST]
     if lost:
         counted = ", ".join(f"{n:,} {reason} from {platform}" for (platform, reason), n in lost)

@@ -111,6 +111,8 @@ class TenantData:
     orphans: int = 0
     # of yesterday and today, by platform and reason
     left_out: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    # texts with credentials that would be masked today, among the oldest of each kind
+    unmasked: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Row, text
 
 from pipeline.store.connections.statements import number, run
+from pipeline.store.erasure.written import TEXTS
 from pipeline.store.operations.checks import EMBEDDABLE
 from pipeline.store.sessions.rollups import MIN_SESSIONS
 from schemas.backfills import Backfill, BackfillRequest
@@ -201,19 +202,21 @@ SOURCES = {
         SELECT t.chat_id AS position, t.chat_id AS key, t.chat_id AS chat, true AS missing FROM chats t
         WHERE (CAST(:chat AS text) IS NULL OR t.chat_id = :chat)
     """,
+    **{f"secrets_{kind}": texts.rows(kind) for kind, texts in TEXTS.items()},
 }
 
 
 def _type(source: str) -> str:
     """Return the type of a source's positions."""
     types = {"sessionize": "text", "answers": "text", "rollup": "text", "embed_memories": "uuid"}
+    types |= {f"secrets_{kind}": texts.type for kind, texts in TEXTS.items()}
     return types.get(source, "bigint")
 
 
 def window(
     connection: Connection, source: str, after: str | int | None, limit: int, **values: Any
 ) -> Sequence[Row[Any]]:
-    """Return the next rows `(position, key, chat, missing)` of a source after a position, in order."""
+    """Return the next rows of a source, `(position, key, chat, missing)` and more, after a position, in order."""
     kind = _type(source)
     statement = text(f"""
         SELECT * FROM ({SOURCES[source]}) s

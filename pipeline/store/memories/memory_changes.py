@@ -104,6 +104,11 @@ def twin(connection: Connection, identity: UUID, owner: Owner, content_hash: byt
 def reword(connection: Connection, identity: UUID, content: str, content_hash: bytes) -> None:
     """Replace a memory's words, and delete the vectors of the former ones."""
     run(connection, _REWORD, id=identity, content=content, hash=content_hash)
+    drop_vectors(connection, identity)
+
+
+def drop_vectors(connection: Connection, identity: UUID) -> None:
+    """Delete the vectors of a memory."""
     if vectors.exist(connection):
         run(connection, "DELETE FROM memory_vectors WHERE memory_id = :id", id=identity)
 

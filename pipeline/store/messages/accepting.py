@@ -26,6 +26,7 @@ from schemas.bots import platform_of
 from schemas.errors import Retryable
 from schemas.kinds import INGEST
 from schemas.languages import AUTO
+from schemas.masking import MASKED
 from schemas.messages import ChatIn, MessageIn
 from schemas.sessions import key_of
 
@@ -88,7 +89,7 @@ _PUT = f"""
             nullif(reply_to, ''), nullif(thread, '')
         FROM given ORDER BY external_id COLLATE "C"
         ON CONFLICT (tenant_id, chat_id, external_id) DO NOTHING
-        RETURNING id
+        RETURNING id, content
     ), arrived AS (
         INSERT INTO arrivals (tenant_id, chat_id, message_id, priority)
         SELECT %(tenant)s, %(chat)s, id, %(priority)s FROM stored
@@ -105,6 +106,7 @@ _PUT = f"""
         FROM allowed CROSS JOIN (SELECT count(*) FROM enqueued) AS before
             CROSS JOIN (SELECT count(*) AS new FROM arrived) AS arrivals
             CROSS JOIN LATERAL (VALUES ('messages_accepted', new),
+                ('texts_masked', (SELECT count(*) FROM stored WHERE strpos(content, '{MASKED}') > 0)),
                 ('messages_known', cardinality(CAST(%(externals)s AS text[])) - new),
                 ('left_out:' || %(source)s || ':not_theirs', (
                     SELECT count(*) FROM edits e JOIN given g USING (external_id)

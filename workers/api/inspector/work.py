@@ -17,7 +17,7 @@ from pipeline.operations.doctor import collect
 from pipeline.store import vector_spaces, vectors
 from pipeline.store.jobs import backfills as stored
 from pipeline.store.operations import counters
-from schemas.backfills import BackfillKind, BackfillRequest
+from schemas.backfills import FOR_GOOD, BackfillKind, BackfillRequest
 from schemas.base import Closed
 from schemas.errors import InvalidInput, NotFound
 from schemas.kinds import ARRIVAL, KINDS
@@ -107,12 +107,18 @@ def get_backfills(request: Request, api: Api, tenant: Tenant) -> Response:
     """List the newest backfills with their progress."""
     with api.database.tenant(tenant) as connection:
         rows = stored.with_pending(connection, stored.listing(connection, ROWS))
-    return page(request, "backfills", rows=rows, kinds=get_args(BackfillKind))
+    return page(
+        request, "backfills", rows=rows, kinds=[k for k in get_args(BackfillKind) if k not in FOR_GOOD]
+    )
 
 
 @router.post("/backfills")
 def post_backfill(request: Request, api: Api, tenant: Tenant, wanted: Form[BackfillForm]) -> Response:
-    """Start a backfill, as `backscroll backfills start` does."""
+    """Start a backfill, as `backscroll backfills start` does. Raises `InvalidInput` for one that cannot be undone."""
+    if wanted.kind in FOR_GOOD:
+        raise InvalidInput(
+            f"kind: {wanted.kind} cannot be undone: `backscroll backfills start {wanted.kind}`", field="kind"
+        )
     with api.database.tenant(tenant) as connection:
         chat = lookup.find_chat(connection, wanted.chat_id) if wanted.chat_id else None
     backfill_request = BackfillRequest(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
@@ -11,7 +11,7 @@ from pydantic_core import to_json
 from pipeline.erasure import export, forget
 from pipeline.ingest import chat_moves
 from pipeline.memories import entities
-from pipeline.operations import lookup
+from pipeline.operations import lookup, transfer
 from pipeline.people import identities, suppression
 from pipeline.people.identities import Linked
 from pipeline.store.chats import chats
@@ -19,7 +19,17 @@ from pipeline.store.chats.chat_languages import DECLARED
 from schemas.base import Frozen
 from schemas.messages import ChatIn, Id, RowId
 from schemas.payloads import LanguageChoice, MemorySwitch, NewId
-from schemas.people import Members, MembersPayload, MergePayload, Receipt, Subject, User, UserFilter, UserPage
+from schemas.people import (
+    ExportFilter,
+    Members,
+    MembersPayload,
+    MergePayload,
+    Receipt,
+    Subject,
+    User,
+    UserFilter,
+    UserPage,
+)
 from workers.api.api_route import ApiRoute
 from workers.api.bodies import Body
 from workers.api.errors import request_id, responses
@@ -221,13 +231,39 @@ def get_export(api: Api, tenant: Tenant, user_id: Id) -> StreamingResponse:
     `record` names its kind: `user`, `message`, `memory`, `chat`, `session`, `query`, `rollup` or `entity`. A connection
     that breaks off early has delivered only a part.
     """
-    records = export.export_user(api.database, tenant, user_id)
+    return _streamed(export.export_user(api.database, tenant, user_id))
+
+
+def _streamed(records: Iterator[dict[str, Any]]) -> StreamingResponse:
     # an error at the start is still answered as a problem
     first = next(records, None)
     lines: Iterator[bytes] = (
         to_json(record) + b"\n" for record in chain([] if first is None else [first], records)
     )
     return StreamingResponse(lines, media_type=LINES)
+
+
+@forgetting_router.get(
+    "/v1/export",
+    summary="Export a tenant or a chat",
+    response_class=StreamingResponse,
+    responses=responses(404)
+    | {
+        200: {
+            "content": {LINES: {"schema": {"type": "string", "format": "binary"}}},
+            "description": "A JSON object on each line.",
+        }
+    },
+)
+def get_tenant_export(
+    api: Api, tenant: Tenant, wanted: Annotated[ExportFilter, Query()]
+) -> StreamingResponse:
+    """Stream all of the tenant, or of `chat_id`, one JSON object a line, for `backscroll import` elsewhere.
+
+    The last line has `of` `end`. A connection that breaks off early has delivered a part: go on `after` the `at` of the
+    last whole line. What was forgotten is not in it; the list that keeps it out is, with its key: keep it secret.
+    """
+    return _streamed(transfer.export(api.database, tenant, wanted.chat_id, wanted.after))
 
 
 @forgetting_router.put("/v1/chats/{chat_id}/memory", summary="Switch a chat's memory on or off")

@@ -1,0 +1,88 @@
+"""A credential is masked where it is written, and hardly anything else is."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from schemas import masking
+from schemas.masking import masked, masked_json
+from schemas.messages import MessageIn
+from schemas.payloads import ContextQuery
+from tests.conftest import message
+from tests.schemas import credentials
+
+
+@pytest.fixture(autouse=True)
+def _mode() -> Iterator[None]:
+    yield
+    masking.use("mask")
+
+
+def test_two_hundred_credentials_of_twelve_shapes_are_masked_and_what_is_around_them_stays() -> None:
+    for shape, secret, text in credentials.secrets():
+        before, after = text.split(secret)
+        left = masked(text)
+        assert secret not in left, shape
+        assert left.startswith(f"{before}[masked: "), shape
+        assert left.endswith(f"]{after}"), shape
+        # again and again the same
+        assert masked(left) == left
+
+
+def test_of_four_hundred_harmless_texts_that_look_like_them_one_in_a_hundred_is_masked_at_most() -> None:
+    texts = list(credentials.harmless())
+    wrong = Counter(kind for kind, text in texts if masked(text) != text)
+    assert len(texts) >= 400
+    assert wrong.total() <= len(texts) / 100, wrong
+
+
+def test_the_mask_says_what_was_there() -> None:
+    card = "4111 1111 1111 111" + credentials.check_digit("411111111111111")
+    assert masked(f"Karte {card} bitte") == "Karte [masked: card number] bitte"
+    # not with another last digit, nor inside a longer number
+    assert masked(card[:-1] + "2") == card[:-1] + "2"
+    assert masked(f"DE89 {card} 00") == f"DE89 {card} 00"
+
+
+def test_names_metadata_and_questions_are_masked_at_the_door_and_kept_on_request() -> None:
+    shapes = {shape: (secret, text) for shape, secret, text in credentials.secrets()}
+    secret, text = shapes["github"]
+    arguments = {"tool_calls": [{"arguments": f'{{"token": "{secret}"}}', text: 1}], "n": 7}
+    for keep in (False, True):
+        masking.use("keep" if keep else "mask")
+        said = message(1, text, sender_name=f"Ana {secret}", metadata=arguments)
+        asked = ContextQuery(chat_id="test:1", query=text, queries=[text])
+        assert (secret in said.model_dump_json()) is keep
+        assert (secret in asked.model_dump_json()) is keep
+    # an id stays what it is, so that the same message is known again
+    assert MessageIn.model_validate(said.model_dump() | {"external_id": secret}).external_id == secret
+
+
+def test_of_a_private_key_in_two_messages_neither_half_is_kept() -> None:
+    key = next(secret for shape, secret, _ in credentials.secrets() if shape == "pem")
+    first, second = f"erste Hälfte: {key[:200]}", f"{key[200:]}\nund danke"
+    assert masked(first) == "erste Hälfte: [masked: private key]"
+    assert masked(second) == "[masked: private key]\nund danke"
+    # nor is what is said of one
+    assert (
+        masked(f"it begins with {key.splitlines()[0]}, ok?") == f"it begins with {key.splitlines()[0]}, ok?"
+    )
+
+
+def test_a_text_that_looks_like_thousands_of_tokens_takes_no_time() -> None:
+    token = next(secret for shape, secret, _ in credentials.secrets() if shape == "jwt")
+    for word in ("ey" + "J", "op" + "s_ey" + "J", "ey" + "J-"):
+        text = (word * 22_000)[:65_000]
+        before = time.process_time()
+        assert token not in masked(f"{text} {token}")
+        # it took eleven seconds
+        assert time.process_time() - before < 2
+
+
+def test_a_key_may_tell_what_its_value_is() -> None:
+    value = "wJalrXUtnFEMI" + "K7MDENGbPxRfiCYzQ4v" + "Lw83jRt1"
+    left = masked_json({"aws_secret_access_key": value, "note": value})
+    assert left["aws_secret_access_key"].startswith("[masked: aws secret access key")
+    assert left["note"] == value
