@@ -7,7 +7,7 @@ HMAC under the tenant's own key.
 """
 
 import hmac
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -123,6 +123,13 @@ def is_kept_out(connection: Connection, at: datetime | None, *named: Named) -> b
     """
     listed = _listed(connection, store.key(connection), named)
     return any(at is None or _reaches(until, at) for until in listed.values())
+
+
+def forgotten(connection: Connection, senders: Collection[str]) -> dict[str, datetime]:
+    """Return until when the words of those among these senders are forgotten who are."""
+    names: list[Named] = [("user", sender) for sender in senders]
+    listed = _listed(connection, store.key(connection), names)
+    return {name[-1]: until for name, until in listed.items() if until is not None}
 
 
 def keeps_out_sender(
