@@ -7,18 +7,12 @@ from typing import Any
 
 import pytest
 
-from pipeline.enrich.summaries import summarize
-from pipeline.enrich.summaries.summary_policy import SummaryPolicy
-from pipeline.erasure import forget
 from pipeline.ingest import accept
-from pipeline.people import identities, suppression
 from pipeline.recall import digest
 from pipeline.store.connections.database import Database
 from schemas.digests import Digest, DigestQuery
-from schemas.errors import InvalidInput, NotFound
 from schemas.messages import ChatIn
 from schemas.payloads import parse_payload
-from schemas.people import Subject
 from schemas.settings import Settings
 from tests.conftest import EPOCH, message
 from tests.test_pipeline import place, run, summarizer

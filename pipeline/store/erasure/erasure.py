@@ -59,6 +59,7 @@ _EMPTY_TENANT = (
     text("UPDATE tenants SET settings = '{}' WHERE tenant_id = :tenant"),
     text("DELETE FROM users WHERE tenant_id = :tenant AND created_at <= :until"),
     text("DELETE FROM backfills WHERE tenant_id = :tenant AND created_at <= :until"),
+    text("DELETE FROM digests WHERE tenant_id = :tenant AND created_at <= :until"),
     text("DELETE FROM daily_counters WHERE tenant_id = :tenant"),
     text("DELETE FROM sources WHERE tenant_id = :tenant AND created_at <= :until AND chats IS NOT NULL"),
     text("UPDATE sources SET label = '' WHERE tenant_id = :tenant AND created_at <= :until"),
