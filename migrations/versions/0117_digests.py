@@ -15,7 +15,7 @@ depends_on = None
 _TABLES = """
 CREATE TABLE digests (
     tenant_id text NOT NULL,
-    digest_id bigint GENERATED ALWAYS AS IDENTITY,
+    id bigint GENERATED ALWAYS AS IDENTITY,
     chat_id text NOT NULL,
     -- the time of day, on this clock; none: the chat's
     daily text NOT NULL,
@@ -31,7 +31,7 @@ CREATE TABLE digests (
     sent_until timestamptz NOT NULL DEFAULT now(),
     next_at timestamptz NOT NULL,
     last_error text,
-    PRIMARY KEY (tenant_id, digest_id),
+    PRIMARY KEY (tenant_id, id),
     FOREIGN KEY (tenant_id, chat_id) REFERENCES chats ON DELETE CASCADE
 );
 CREATE INDEX digests_chat ON digests (tenant_id, chat_id);
@@ -49,7 +49,7 @@ CREATE TABLE member_changes (
 """
 _DUE = """
 CREATE POLICY all_tenants ON digests TO backscroll_maintenance USING (true);
-GRANT SELECT (tenant_id, digest_id, chat_id, next_at) ON digests TO backscroll_maintenance;
+GRANT SELECT (tenant_id, id, next_at) ON digests TO backscroll_maintenance;
 """
 
 

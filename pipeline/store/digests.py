@@ -13,25 +13,25 @@ from schemas.kinds import DIGEST
 _ADD = text("""
     INSERT INTO digests (tenant_id, chat_id, daily, time_zone, url, budget_tokens, secret, made_by, next_at, sent_until)
     VALUES (:tenant, :chat_id, :daily, :time_zone, :url, :budget_tokens, :secret, :made_by, :next_at, :sent_until)
-    RETURNING *
+    RETURNING *, id AS digest_id
 """)
 _LISTING = """
-    SELECT d.*, c.time_zone AS chat_zone,
+    SELECT d.*, d.id AS digest_id, c.time_zone AS chat_zone,
         d.made_by IS NOT NULL AND (k.id IS NULL OR k.revoked_at IS NOT NULL OR coalesce(k.expires_at <= now(), false))
             AS has_ended
     FROM digests d JOIN chats c USING (tenant_id, chat_id) LEFT JOIN api_keys k ON k.id = d.made_by
 """
-_GET = text(f"{_LISTING} WHERE digest_id = :id")
-_LIST = text(f"{_LISTING} ORDER BY digest_id")
-_REMOVE = text("DELETE FROM digests WHERE digest_id = :id RETURNING *")
+_GET = text(f"{_LISTING} WHERE d.id = :id")
+_LIST = text(f"{_LISTING} ORDER BY d.id")
+_REMOVE = text("DELETE FROM digests WHERE id = :id RETURNING *, id AS digest_id")
 _SETTLE = text("""
     UPDATE digests SET last_error = :error, next_at = :next_at, sent_until = coalesce(:sent_until, sent_until)
-    WHERE digest_id = :id
+    WHERE id = :id
 """)
 _DUE = text(f"""
-    SELECT tenant_id, digest_id FROM digests d WHERE next_at <= now() AND NOT EXISTS (
+    SELECT tenant_id, id FROM digests d WHERE next_at <= now() AND NOT EXISTS (
         SELECT FROM jobs j
-        WHERE j.tenant_id = d.tenant_id AND j.kind = '{DIGEST}' AND j.key = CAST(d.digest_id AS text))
+        WHERE j.tenant_id = d.tenant_id AND j.kind = '{DIGEST}' AND j.key = CAST(d.id AS text))
     ORDER BY next_at LIMIT :limit
 """)
 
@@ -86,4 +86,4 @@ def settle(
 
 def due(connection: Connection, limit: int) -> list[tuple[str, int]]:
     """Return `(tenant, digest)` of those that are due and have no job (maintenance)."""
-    return [(row.tenant_id, row.digest_id) for row in run(connection, _DUE, limit=limit)]
+    return [(row.tenant_id, row.id) for row in run(connection, _DUE, limit=limit)]

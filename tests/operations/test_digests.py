@@ -301,7 +301,7 @@ def test_only_hosts_that_the_operator_names_are_sent_to(hosts: str | None, url: 
         "fd00::7",
         "::ffff:10.0.0.7",
         "64:ff9b::a00:7",
-        "0.0.0.0",
+        "100.64.0.1",
     ],
 )
 def test_an_allowed_name_that_means_a_private_address_is_refused(
@@ -344,7 +344,7 @@ def test_a_time_that_a_clock_skips_or_shows_twice_comes_once_a_day() -> None:
 
 
 @given(
-    st.datetimes(datetime(2000, 1, 1), datetime(2040, 1, 1), timezones=st.just(UTC)),
+    st.integers(946_684_800, 2_200_000_000).map(lambda seconds: datetime.fromtimestamp(seconds, UTC)),
     st.times(),
     st.sampled_from(
         ["Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe", "Pacific/Apia", "Africa/Casablanca"]
