@@ -249,7 +249,7 @@ class Settings(BaseSettings):
 
     digest_hosts: Annotated[str | None, AfterValidator(hosts_and_networks)] = None
     """Comma-separated hosts that daily digests may be sent to, over https and at public addresses only; an address or a
-    network, as in `10.0.0.0/8`, also allows what is there, and http. Unset: none."""
+    network (10.0.0.0/8) among them also allows what is there, and http. Unset: none."""
 
     retention_days: Annotated[int, Field(ge=1)] | None = None
     """Messages older than this are pruned."""

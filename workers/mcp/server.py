@@ -232,5 +232,6 @@ class ApiCaller:
             return value
         if at.tzinfo is not None or str(value).isdecimal():
             return value
-        chat = await self.ask("GET /v1/chats/{chat_id}", {"chat_id": chat_id})
-        return at.replace(tzinfo=ZoneInfo(chat["time_zone"])).isoformat()
+        # where the key may not ask, the tool's own route says that the time has no offset
+        chat = await self._told("GET /v1/chats/{chat_id}", {"chat_id": chat_id})
+        return value if chat is None else at.replace(tzinfo=ZoneInfo(chat["time_zone"])).isoformat()

@@ -194,7 +194,7 @@ def as_text(answer: dict[str, Any], structured: dict[str, Any]) -> str:
     """Return how sure an answer is, then fenced lines, one for each part of a list, after a context's own text."""
     judged = structured.get("evidence")
     opening = [in_words(judged, answer.get("evidence_probability"))] if judged else []
-    if "context_id" in answer:
+    if "blocks" in structured and "text" in answer:
         # a context fences what it quotes; other tools also need the ids of its memories
         parts = [
             part for block in structured["blocks"] for part in block["items"] if part["kind"] == "memory"
