@@ -41,7 +41,9 @@ def test_a_bot_has_at_most_30_lines_of_which_four_are_for_memory(bot: str) -> No
     asks = [line for line in uses if re.search(r"memory\.context\(|/v1/context", line)]
     assert len(asks) == 1
     # and what does the commands that people have
-    commands = [line for line in uses if re.search(r'memory\.command\(|^  "/|^    .*await (?:post|call)\(', line)]
+    commands = [
+        line for line in uses if re.search(r'memory\.command\(|^  "/|^    .*await (?:post|call)\(', line)
+    ]
     assert commands
     assert len(uses) - len(asks) - len(commands) <= 3
     if bot.endswith(".mjs"):

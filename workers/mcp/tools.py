@@ -84,7 +84,7 @@ TOOLS = {
     "digest": Tool(
         description="Tell what `user_id` missed in a chat.",
         route="POST /v1/digest",
-        takes="chat_id user_id since budget_tokens",
+        takes="chat_id user_id since",
         required=1,
         answer=Digest,
         gives=_fields("since messages text"),
@@ -205,7 +205,7 @@ def as_text(answer: dict[str, Any], structured: dict[str, Any]) -> str:
         if isinstance(part, list):
             lines += [f"{name}:" if part else f"{name}: none", *map(_line, part)]
         elif name != "evidence":
-            lines += f"{name}: {part}".splitlines()
+            lines.append(f"{name}: {part}")
     return "\n".join([*opening, fenced(lines)])
 
 
