@@ -2,10 +2,10 @@
 
 import re
 from datetime import datetime
-from typing import Annotated, Self
+from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
 from schemas.base import Closed, Frozen
 from schemas.context import Block
@@ -27,7 +27,7 @@ class DigestQuery(Closed):
     user_id: IdOrEmpty | None = None
     """The person it is for: from their last message on, with what was asked of them. Null: for everybody; `since` is
     needed then."""
-    since: SaidAt | None = None
+    since: Annotated[SaidAt | None, Field(validate_default=True)] = None
     """From this time on. Null: from the person's last message, which is no command to a bot; of who never wrote, the
     last 7 days."""
     until: SaidAt | None = None
@@ -36,11 +36,12 @@ class DigestQuery(Closed):
     model: Annotated[str, BeforeValidator(cleaned), Field(max_length=200)] | None = None
     """The model whose tokenizer counts, as in a context."""
 
-    @model_validator(mode="after")
-    def _begins(self) -> Self:
-        if not self.user_id and self.since is None:
-            raise ValueError("since is missing: without user_id nobody's last message says where to begin")
-        return self
+    @field_validator("since")
+    @classmethod
+    def _begins(cls, since: datetime | None, info: ValidationInfo) -> datetime | None:
+        if since is None and not info.data.get("user_id"):
+            raise ValueError("is needed without user_id, as nobody's last message says where to begin")
+        return since
 
 
 class Digest(Frozen):

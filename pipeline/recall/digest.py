@@ -52,6 +52,8 @@ MAX_NAMED = 20
 """People named as having joined, left, or spoken in a session."""
 LEAST_TOKENS = 40
 """Tokens of a session, however many there are."""
+LEAST_OF_LINE = 8
+"""Tokens below which a line of a session is not begun."""
 
 
 def build(database: Database, tenant_id: str, query: DigestQuery, settings: Settings) -> Digest:
@@ -96,6 +98,7 @@ class _Quote(NamedTuple):
 
     at: datetime
     kind: Literal["message", "session"]
+    # of a message, or a session's and a number
     id: str
     text: str
     # None: a model says it of a session
@@ -166,13 +169,22 @@ def _read(
     ]
     rows = sessions.cards_of_time(connection, chat_id, since, until, limit=MAX_OVERVIEW_SESSIONS)
     rows = rows if chat.memory else []
-    whole = [row.id for row in rows if is_whole and row.summary_text and row.started_at >= since]
+    # with their last message begins what they know
+    begins = since if query.since or last is None else since + timedelta(microseconds=1)
+    whole = [row.id for row in rows if is_whole and row.summary_text and row.started_at >= begins]
     answered = {message.reply_to for message in said if message.reply_to}
     theirs = messages.theirs(connection, chat_id, answered, ids) if ids and answered else set()
     known = defaultdict[str, list[str]](list)
     for member in membership.names(connection, chat_id):
         if member.sender_name:
             known[member.sender_id].append(member.sender_name)
+    for sender in [sender for sender in changes if sender not in known][: 2 * MAX_NAMED]:
+        # who has left is no member, and may have spoken
+        known[sender] = [
+            m.sender_name
+            for m in messages.latest_of(connection, chat_id, [sender], until, 1)
+            if m.sender_name
+        ]
     return _Missed(
         chat=chat,
         since=since,
@@ -184,10 +196,10 @@ def _read(
         names=known,
         parts=list(_parts(rows, whole, said, chat)),
         decisions=[
-            _Quote(row.started_at, "session", str(row.id), decision, None)
+            _Quote(row.started_at, "session", f"{row.id}/{number}", decision, None)
             for row in rows
             if row.id in whole
-            for decision in row.decisions
+            for number, decision in enumerate(row.decisions, 1)
         ],
         changes={
             sender: joined
@@ -241,8 +253,8 @@ def _extracted(said: Sequence[Message], chat: Chat) -> list[str]:
     return made.summary.splitlines()[1:]
 
 
-def _asked(missed: _Missed) -> Iterator[_Quote]:
-    """Yield what is asked of the person in each message and is open, in order."""
+def _asked(missed: _Missed) -> list[_Quote]:
+    """Return what is asked of the person in each message and is open, in order."""
     said = missed.said
     own = {number for number, message in enumerate(said) if message.sender_id in missed.ids}
     everybody = set(chain.from_iterable(missed.names.values()))
@@ -273,26 +285,30 @@ def _asked(missed: _Missed) -> Iterator[_Quote]:
         later.append(sentence)
         if not again and not dialogue_acts.is_settled(index, talk, own):
             found[sentence.message].insert(0, sentence.text)
-    for number in sorted(found):
-        message = said[number]
-        yield _Quote(message.sent_at, "message", str(message.id), " ".join(found[number]), message.speaker)
+    return list(_quotes(said, found))
 
 
 def _decided(missed: _Missed) -> list[_Quote]:
     """Return what was decided, in order."""
-    of_messages = (
-        _Quote(message.sent_at, "message", str(message.id), sentence.text, message.speaker)
-        for sentence in missed.talk
-        if dialogue_acts.is_decided(sentence)
-        for message in [missed.said[sentence.message]]
-    )
-    return sorted([*missed.decisions, *of_messages], key=lambda quote: quote.at)
+    found = defaultdict[int, list[str]](list)
+    for sentence in missed.talk:
+        if dialogue_acts.is_decided(sentence):
+            found[sentence.message].append(sentence.text)
+    return sorted([*missed.decisions, *_quotes(missed.said, found)], key=lambda quote: quote.at)
+
+
+def _quotes(said: Sequence[Message], sentences_of: Mapping[int, Sequence[str]]) -> Iterator[_Quote]:
+    """Yield sentences of messages, by their positions, in order."""
+    for number in sorted(sentences_of):
+        message = said[number]
+        text = " ".join(sentences_of[number])
+        yield _Quote(message.sent_at, "message", str(message.id), text, message.speaker)
 
 
 def _lines(missed: _Missed, count: Count) -> Iterator[Line]:
     """Yield what may be shown: questions before all else, the latest of each kind first."""
     blocks: list[tuple[BlockKind, Sequence[_Quote], str, int]] = [
-        ("asked", list(_asked(missed)) if missed.ids else [], "is asked of the person, and open", 3),
+        ("asked", _asked(missed) if missed.ids else [], "is asked of the person, and open", 3),
         ("decided", _decided(missed), "says what was decided", 2),
     ]
     for block, quotes, reason, worth in blocks:
@@ -344,11 +360,10 @@ def _session_writer(head: str, lines: Sequence[str], count: Count) -> Callable[[
     def write(tokens: int) -> str:
         shown, room = [head], tokens - count(head)
         for line in lines:
-            text = truncate.within_tokens(f"  {truncate.one_line(line)}", max(room, 0), count)
-            if text.strip() == truncate.ELLIPSIS:
+            if room < LEAST_OF_LINE:
                 break
-            shown.append(text)
-            room -= count(text)
+            shown.append(truncate.within_tokens(f"  {truncate.one_line(line)}", room, count))
+            room -= count(shown[-1])
         return "\n".join(shown)
 
     return write

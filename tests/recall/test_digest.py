@@ -2,19 +2,24 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
+from pipeline.erasure import forget
 from pipeline.ingest import accept
+from pipeline.people import identities
 from pipeline.recall import digest
 from pipeline.store.connections.database import Database
 from schemas.digests import Digest, DigestQuery
+from schemas.errors import InvalidInput, NotFound
 from schemas.messages import ChatIn
 from schemas.payloads import parse_payload
+from schemas.people import Subject
 from schemas.settings import Settings
-from tests.conftest import EPOCH, message
+from tests.conftest import EPOCH, TENANT, message
 from tests.test_pipeline import place, run, summarizer
 
 HOUR, DAY = 60, 24 * 60
@@ -466,3 +471,112 @@ def test_a_digest_tells_what_was_missed_and_nothing_else(shared: Database, place
             wrong.append(f"{situation.what} ({situation.language}): {'; '.join(problems)}\n{found.text}\n")
     assert not wrong, "\n".join(wrong)
     assert len(SITUATIONS) >= 30
+
+
+TALK = Situation(
+    what="talk",
+    language="english",
+    said=[
+        (0, "ben", "I am off."),
+        (5, "ana", "Ben, where is the tent?"),
+        (6, "cleo", "We decided to go by train."),
+        (7, "max", "The forecast says rain all weekend."),
+        (8, "ana", "Pack the blue rain jackets then."),
+    ],
+    at=HOUR,
+)
+
+
+@pytest.fixture
+def talk(database: Database) -> Database:
+    tell(database, TALK, TENANT)
+    place(database)
+    run(database, "summarize", summarizer(database))
+    return database
+
+
+def test_a_person_is_told_the_same_under_any_of_their_ids_and_a_key_for_some_chats_learns_of_none(
+    talk: Database,
+) -> None:
+    identities.link(talk, TENANT, "slack:U7", "test:ben")
+    assert told(talk, TENANT, user_id="slack:U7").has_written
+    confined = talk.for_chats(["test:digest"])
+    assert not told(confined, TENANT, user_id="slack:U7").has_written
+    assert "tent" in quotes(told(confined, TENANT, user_id="test:ben", until=moment(HOUR)), "asked")[0]
+
+
+def test_who_left_the_chat_or_is_no_part_of_a_direct_one_sees_nothing(talk: Database) -> None:
+    at = EPOCH + timedelta(minutes=30)
+    identities.change_members(talk, TENANT, "test:digest", [], ["test:ben", "test:dora"], at)
+    for gone in ("test:ben", "test:dora"):
+        with pytest.raises(InvalidInput, match="is not in test:digest") as refused:
+            told(talk, TENANT, user_id=gone)
+        assert refused.value.field == "user_id"
+    identities.change_members(talk, TENANT, "test:digest", ["test:ben"], [], at + timedelta(minutes=1))
+    assert told(talk, TENANT, user_id="test:ben", until=moment(HOUR)).messages == 4
+    direct = Situation(what="", language="english", kind="direct", said=[(0, "ana", "my secret")], at=1)
+    tell(talk, direct, TENANT, "test:direct")
+    with pytest.raises(InvalidInput, match="is not in test:direct"):
+        told(talk, TENANT, chat_id="test:direct", user_id="test:ben")
+    with pytest.raises(NotFound):
+        told(talk, TENANT, chat_id="test:none", user_id="test:ben")
+    with pytest.raises(InvalidInput, match="since: is needed without user_id"):
+        told(talk, TENANT)
+
+
+def test_who_came_and_went_is_told_by_name(talk: Database) -> None:
+    now = datetime.now(UTC)
+    ago = lambda minutes: now - timedelta(minutes=minutes)  # noqa: E731
+    change = partial(identities.change_members, talk, TENANT, "test:digest")
+    for minutes, joined, left in ((10, ["test:7", "test:8"], []), (9, [], ["test:max"]), (8, [], ["test:8"])):
+        change(joined, left, ago(minutes))
+    found = told(talk, TENANT, user_id="test:ben", since=ago(60))
+    assert (found.joined, sorted(found.left)) == (["test:7"], ["Max Weber", "test:8"])
+    assert "Joined: test:7" in found.text
+    # and not before they were away, nor when they are forgotten
+    assert told(talk, TENANT, user_id="test:ben", since=ago(5)).joined == []
+    forget.start(talk, TENANT, Subject(kind="user", sender_id="test:7"))
+    assert told(talk, TENANT, user_id="test:ben", since=ago(60)).joined == []
+
+
+def test_who_is_being_forgotten_is_not_in_it_even_in_a_summary(talk: Database) -> None:
+    before = told(talk, TENANT, user_id="test:cleo", since=moment(1), until=moment(HOUR))
+    assert "rain jackets" in before.text
+    assert "Ana" in before.text
+    forget.start(talk, TENANT, Subject(kind="user", sender_id="test:ana"))
+    after = told(talk, TENANT, user_id="test:cleo", since=moment(1), until=moment(HOUR))
+    assert "rain jackets" not in after.text
+    assert "Ana" not in after.text
+    assert "forecast" in after.text
+
+
+def test_a_summary_by_a_model_is_shown_as_it_stands_with_what_came_after_it(talk: Database) -> None:
+    with talk.tenant(TENANT) as connection:
+        connection.exec_driver_sql(
+            "UPDATE conversation_sessions SET summary_model = 'gpt', decisions = '[\"They take the night train.\"]', "
+            "summary_text = 'Ana asked Ben for the tent. The weather will be bad.', started_at = started_at"
+        )
+    accept.accept(talk, TENANT, ChatIn(chat_id="test:digest"), [message(9, "Who feeds the cat?", id="late")])
+    place(talk)
+    found = told(talk, TENANT, since=moment(0), until=moment(HOUR))
+    assert "The weather will be bad." in found.text
+    assert "forecast" not in found.text
+    assert "Who feeds the cat?" in found.text
+    assert any("night train" in line for line in quotes(found, "decided"))
+    # what somebody saw of it is not summed up again for them
+    assert "weather will be bad" not in told(talk, TENANT, user_id="test:ben", until=moment(HOUR)).text
+    # nor anything where memory is off
+    with talk.tenant(TENANT) as connection:
+        connection.exec_driver_sql("UPDATE chats SET memory = false")
+    off = told(talk, TENANT, since=moment(0), until=moment(HOUR))
+    assert (off.text, off.messages) == ("", 0)
+    assert off.degraded == ["memory: it is off here, so nothing is told"]
+
+
+@pytest.mark.parametrize("budget", [50, 51, 80, 150])
+def test_no_budget_is_exceeded_and_what_is_left_out_is_said(talk: Database, budget: int) -> None:
+    many = [f"test:{n}" for n in range(40)]
+    identities.change_members(talk, TENANT, "test:digest", many, [], datetime.now(UTC) - timedelta(hours=1))
+    found = told(talk, TENANT, user_id="test:ben", budget_tokens=budget)
+    assert found.used_tokens <= budget
+    assert any(problem.startswith("budget: ") for problem in found.degraded)
