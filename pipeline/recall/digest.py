@@ -5,7 +5,7 @@ session that the person left, is extracted from the messages.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -41,7 +41,7 @@ from schemas.settings import Settings
 
 SILENT_DAYS = 7
 """The time that is told to who never wrote."""
-MAX_READ = 2000
+MAX_READ = 1000
 """Messages that are read for questions, decisions and what no summary covers; the latest."""
 COMMANDS_READ = 50
 """The latest messages of a person, among which commands to bots are passed over."""
@@ -169,9 +169,15 @@ def _read(
     ]
     rows = sessions.cards_of_time(connection, chat_id, since, until, limit=MAX_OVERVIEW_SESSIONS)
     rows = rows if chat.memory else []
+    if len(rows) == MAX_OVERVIEW_SESSIONS:
+        degraded.append(f"sessions: only the latest {MAX_OVERVIEW_SESSIONS} are told")
     # with their last message begins what they know
     begins = since if query.since or last is None else since + timedelta(microseconds=1)
-    whole = [row.id for row in rows if is_whole and row.summary_text and row.started_at >= begins]
+    whole = {
+        row.id
+        for row in rows
+        if is_whole and row.summary_text and begins <= row.started_at and row.ended_at < until
+    }
     answered = {message.reply_to for message in said if message.reply_to}
     theirs = messages.theirs(connection, chat_id, answered, ids) if ids and answered else set()
     known = defaultdict[str, list[str]](list)
@@ -216,14 +222,15 @@ def _is_command(message: Message, language: str) -> bool:
 
 
 def _parts(
-    rows: Sequence[Row[tuple[object, ...]]], whole: Sequence[int], said: Sequence[Message], chat: Chat
+    rows: Sequence[Row[tuple[object, ...]]], whole: Collection[int], said: Sequence[Message], chat: Chat
 ) -> Iterator[_Part]:
     """Yield the sessions in order, each with its summary and what that does not cover; then what has no place yet."""
     left = list(said)
     for row in rows:
         key, start, end = row.session_key, row.started_at, row.ended_at
         inside = [m for m in left if m.session_key == key and start <= m.sent_at <= end]
-        left = [message for message in left if message not in inside]
+        taken = {message.id for message in inside}
+        left = [message for message in left if message.id not in taken]
         if row.id in whole:
             rest = [m for m in inside if row.summary_ended_at is None or m.sent_at > row.summary_ended_at]
             lines = [*_summary_lines(row), *_extracted(rest, chat)]
@@ -268,9 +275,13 @@ def _asked(missed: _Missed) -> list[_Quote]:
         message = said[sentence.message]
         if missed.chat.kind == "direct" or message.id in missed.replies:
             return True
-        named = names.find(sentence.text, everybody, sentence.language).shares
-        named = named or names.find(message.content, everybody, sentence.language).shares
-        return not mine.isdisjoint(named)
+        # first without the others, of whom there may be hundreds
+        for people in (mine, everybody):
+            named = names.find(sentence.text, people, sentence.language).shares
+            named = named or names.find(message.content, people, sentence.language).shares
+            if mine.isdisjoint(named):
+                return False
+        return True
 
     found = defaultdict[int, list[str]](list)
     later: list[Sentence] = []

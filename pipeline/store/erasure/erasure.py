@@ -10,7 +10,7 @@ from pipeline.store import llm_calls
 from pipeline.store.connections.statements import column, number, run
 from pipeline.store.jobs import jobs
 from pipeline.store.sessions import rollups
-from schemas.kinds import BACKFILL, FENCED_BY_CHANGE, INGEST, LANGUAGE
+from schemas.kinds import BACKFILL, DIGEST, FENCED_BY_CHANGE, INGEST, LANGUAGE
 from schemas.people import Receipt
 
 _NAMES_OF = text("""
@@ -202,7 +202,8 @@ def empty_tenant(connection: Connection, tenant_id: str, until: datetime) -> Non
     """Delete what belongs to the tenant but to none of its chats: settings, backfills, figures, calls, jobs."""
     for statement in _EMPTY_TENANT:
         run(connection, statement, tenant=tenant_id, until=until)
-    jobs.drop_old(connection, tenant_id, BACKFILL, until)
+    for kind in (BACKFILL, DIGEST):
+        jobs.drop_old(connection, tenant_id, kind, until)
 
 
 def plan(

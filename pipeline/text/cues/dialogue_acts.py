@@ -135,7 +135,7 @@ def is_settled(index: int, sentences: Sequence[Sentence], own: Container[int]) -
         is_reply = later.answers == question.message
         if later.message in own:
             settles = is_soon or is_reply or not {*later.terms}.isdisjoint(question.terms)
-        elif later.cues.unsure.are_in(later.plain):
+        elif not (is_soon or is_reply) or later.cues.unsure.are_in(later.plain):
             settles = False
         else:
             by_asker = later.speaker == question.speaker and later.cues.settled.are_in(later.plain)
