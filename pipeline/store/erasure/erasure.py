@@ -26,6 +26,7 @@ _EXTERNAL_IDS = text("""
         OR sent_at > :after OR metadata ? 'original_sent_at')
 """)
 _DROP_PENDING_OF_CHAT = text("DELETE FROM pending_changes WHERE chat_id = :chat AND received_at <= :until")
+_DROP_CHANGES_OF_CHAT = text("DELETE FROM member_changes WHERE chat_id = :chat AND at <= :until")
 _DROP_PENDING_OF_SENDERS = text(
     "DELETE FROM pending_changes WHERE sender_id = ANY(:senders) AND received_at <= :until"
 )
@@ -152,8 +153,9 @@ def external_ids(connection: Connection, ids: Sequence[int], after: datetime | N
 
 
 def drop_pending_of_chat(connection: Connection, chat_id: str, until: datetime) -> None:
-    """Delete the edits that were pending in a chat at a time."""
+    """Delete the edits that were pending in a chat at a time, and who had joined and left by then."""
     run(connection, _DROP_PENDING_OF_CHAT, chat=chat_id, until=until)
+    run(connection, _DROP_CHANGES_OF_CHAT, chat=chat_id, until=until)
 
 
 def drop_pending_of_senders(connection: Connection, senders: Sequence[str], until: datetime) -> None:
