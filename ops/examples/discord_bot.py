@@ -22,9 +22,8 @@ async def on_message(message):
     if message.author.bot:
         return
     chat, asker = f"discord:{message.channel.id}", f"discord:{message.author.id}"
-    if told := await memory.command(
-        message.content, chat, asker, direct=message.guild is None
-    ):  # !missed, !mydata …
+    direct = message.guild is None
+    if told := await memory.command(message.content, chat, asker, direct=direct):  # !missed, !mydata …
         await message.reply(told)
     elif message.content.endswith("?"):
         context = await memory.context(chat, message.content, user_id=asker)
