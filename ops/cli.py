@@ -33,6 +33,8 @@ COMMANDS = {
     "context": "ops.commands.context",
     "search": "ops.commands.search",
     "more": "ops.commands.search",
+    "digest": "ops.commands.digests",
+    "digests": "ops.commands.digests",
     "chats": "ops.commands.chats",
     "sessions": "ops.commands.sessions",
     "queries": "ops.commands.queries",

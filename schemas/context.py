@@ -13,6 +13,8 @@ from schemas.vectors import VectorSearch
 
 BlockKind = Literal[
     "guardrails",
+    "asked",
+    "decided",
     "documents",
     "memories",
     "rollups",
@@ -21,7 +23,7 @@ BlockKind = Literal[
     "history",
     "question",
 ]
-"""In reading order."""
+"""In reading order; `asked` and `decided` only in digests."""
 DropReason = Literal["budget", "cap", "duplicate", "mmr", "covered", "below_minimum", "audience"]
 ItemKind = Literal["message", "session", "rollup", "memory", "document"]
 Source = Literal["recent", "message", "session", "memory", "document"]

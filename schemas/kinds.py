@@ -36,8 +36,10 @@ BACKFILL = Kind(name="backfill", queue="backfill", done="continued", droppable=T
 FORGET = Kind(name="forget", queue="backfill", done="continued")
 LANGUAGE = Kind(name="language", queue="backfill", done="looked at")
 """Detect a chat's language if nobody declares it, and index its words anew."""
+DIGEST = Kind(name="digest", queue="summarize", done="sent")
 
-KINDS = {kind.name: kind for kind in (INGEST, EMBED, SUMMARIZE, ROLLUP, EXTRACT, BACKFILL, FORGET, LANGUAGE)}
+_ALL = (INGEST, EMBED, SUMMARIZE, ROLLUP, EXTRACT, BACKFILL, FORGET, LANGUAGE, DIGEST)
+KINDS = {kind.name: kind for kind in _ALL}
 FENCED_BY_CHANGE = [kind for kind in KINDS.values() if kind.fenced_by_change]
 DROPPABLE = frozenset(kind.name for kind in KINDS.values() if kind.droppable)
 

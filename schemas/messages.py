@@ -195,6 +195,7 @@ def _known_zone(value: str) -> str:
     return value
 
 
+TimeZone = Annotated[str, AfterValidator(_known_zone)]
 Language = Annotated[str, AfterValidator(languages.normal)]
 
 
@@ -214,7 +215,7 @@ class ChatIn(Closed):
     """Such as `telegram` or `slack`; empty: the prefix of the chat id."""
     kind: ChatKind | None = None
     title: Annotated[Name, up_to(MAX_TITLE_CHARS), Field(max_length=MAX_TITLE_CHARS)] | None = None
-    time_zone: Annotated[str, AfterValidator(_known_zone)] | None = None
+    time_zone: TimeZone | None = None
     """An IANA name, such as `Europe/Lisbon`."""
     language: LanguageOrAuto | None = None
     """By name or ISO 639 code, such as `german`, `de` or `german+english`; `auto`: detected, as for a chat of which

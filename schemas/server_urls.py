@@ -1,7 +1,9 @@
 """URLs of servers as the settings name them: checked, read as their drivers read them, and shown without secrets."""
 
 import re
-from ipaddress import ip_address
+from collections.abc import Iterable
+from contextlib import suppress
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
@@ -10,6 +12,7 @@ _ENCODED = (
     "with a port of at most 65535, and whatever is special in the user or the password percent-encoded: %23 for #, "
     "%40 for @, %3F for ?, %25 for %, %2F for /, %5B for ["
 )
+_HOST = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*")
 _MAX_PORT = 65535
 _SPECIAL = re.compile(r"[@\[\]\s]|%(?![0-9a-fA-F]{2})")
 # what a `rediss://` URL may say, with what it says by default: kombu would verify nothing
@@ -22,6 +25,32 @@ _TLS: dict[str, str | None] = {
 }
 _ALLOWED = {"ssl_cert_reqs": ("required", "optional", "none"), "ssl_check_hostname": ("true", "false")}
 _UNKNOWN_OPTION = re.compile(r'query parameter: "(\w+)')
+
+
+Network = IPv4Network | IPv6Network
+
+
+def networks_of(listed: Iterable[str]) -> list[Network]:
+    """Return the addresses and networks among the items of a list.
+
+    >>> [str(network) for network in networks_of(["hooks.example.org", "10.0.0.0/8", "::1"])]
+    ['10.0.0.0/8', '::1/128']
+    """
+    networks: list[Network] = []
+    for item in listed:
+        with suppress(ValueError):
+            networks.append(ip_network(item))
+    return networks
+
+
+def hosts_and_networks(listed: str | None) -> str | None:
+    """Return a comma-separated list of hosts, addresses and networks in lower case. Raises `ValueError`."""
+    for item in filter(None, map(str.strip, (listed or "").split(","))):
+        if not networks_of([item]) and not _HOST.fullmatch(item):
+            raise ValueError(
+                f"{item[:100]!r} is no host, address or network such as hooks.example.org or 10.0.0.0/8"
+            )
+    return listed and listed.lower()
 
 
 def is_local(url: str) -> bool:

@@ -14,7 +14,15 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from schemas.facts import RULES
 from schemas.kinds import NEEDS, ROLLUP
-from schemas.server_urls import http_url, postgres_parameters, redis_url, without_secrets
+from schemas.server_urls import (
+    Network,
+    hosts_and_networks,
+    http_url,
+    networks_of,
+    postgres_parameters,
+    redis_url,
+    without_secrets,
+)
 from schemas.sessions import EXTRACTIVE
 
 PREFIX = "BACKSCROLL_"
@@ -38,6 +46,10 @@ Secret = Annotated[SecretStr | None, BeforeValidator(lambda value: value or None
 
 
 HttpUrl = Annotated[str, AfterValidator(http_url)]
+
+
+def _split(listed: str | None) -> list[str]:
+    return [item for item in map(str.strip, (listed or "").split(",")) if item]
 
 
 def _default_data_dir() -> Path:
@@ -224,6 +236,10 @@ class Settings(BaseSettings):
     remember_answers: bool = False
     """Make reported answers memories of who asked."""
 
+    digest_hosts: Annotated[str | None, AfterValidator(hosts_and_networks)] = None
+    """Comma-separated hosts that daily digests may be sent to, over https and at public addresses only; an address or a
+    network (10.0.0.0/8) among them also allows what is there, and http. Unset: none."""
+
     retention_days: Annotated[int, Field(ge=1)] | None = None
     """Messages older than this are pruned."""
     retention_messages_per_chat: Annotated[int, Field(ge=1)] | None = None
@@ -275,7 +291,15 @@ class Settings(BaseSettings):
 
     def summary_canaries(self) -> frozenset[str]:
         """Return the chats that alone a language model summarizes; none: all."""
-        return frozenset(filter(None, map(str.strip, (self.session_summary_canaries or "").split(","))))
+        return frozenset(_split(self.session_summary_canaries))
+
+    def webhook_hosts(self) -> list[str]:
+        """Return the hosts that digests may be sent to; addresses among them, and no networks."""
+        return [host for host in _split(self.digest_hosts) if "/" not in host]
+
+    def webhook_networks(self) -> list[Network]:
+        """Return the networks that digests may be sent to though they may be private."""
+        return networks_of(_split(self.digest_hosts))
 
     def takes_payloads_of(self, tenant: str) -> bool:
         """Tell whether payload tasks may write to a tenant."""

@@ -18,7 +18,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from schemas.errors import QueueUnavailable
 from schemas.facts import RULES
-from schemas.kinds import EXTRACT, KINDS, ROLLUP
+from schemas.kinds import DIGEST, EXTRACT, KINDS, ROLLUP
 from schemas.kinds import SUMMARIZE as SUMMARIZE_KIND
 from schemas.sessions import EXTRACTIVE
 from schemas.settings import Settings
@@ -87,7 +87,9 @@ OF_KIND = {name: QUEUES[kind.queue] for name, kind in KINDS.items()}
 
 
 def batch_of(kind: str, settings: Settings) -> int:
-    """Return how many jobs of a kind are claimed at once: one for a language model, as each may use up its lease."""
+    """Return how many jobs of a kind are claimed at once: one if each may use up its lease, waiting for a server."""
+    if kind == DIGEST.name:
+        return 1
     if kind in {SUMMARIZE_KIND.name, ROLLUP.name} and settings.session_summary_model != EXTRACTIVE:
         return 1
     if kind == EXTRACT.name and settings.learning_model() != RULES:

@@ -32,13 +32,13 @@ from pipeline.llm.budget import load_prices
 from pipeline.llm.gateway import Gateway
 from pipeline.memories import learn
 from pipeline.memories.learn import Learning
-from pipeline.operations import backfill
+from pipeline.operations import backfill, digests
 from pipeline.operations.backfill_kinds import Current
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs.claims import Turn
 from pipeline.store.jobs.jobs import Claim
 from schemas.errors import DatabaseUnavailable, ProviderUnavailable, SchemaOutdated
-from schemas.kinds import BACKFILL, EMBED, EXTRACT, FORGET, INGEST, LANGUAGE, ROLLUP, SUMMARIZE
+from schemas.kinds import BACKFILL, DIGEST, EMBED, EXTRACT, FORGET, INGEST, LANGUAGE, ROLLUP, SUMMARIZE
 from schemas.load_settings import load_settings
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace
@@ -190,6 +190,7 @@ HANDLERS: dict[str, Callable[[Resources], Handler]] = {
     BACKFILL.name: lambda held: backfill.backfiller(held.database, Current.of(held.settings)),
     LANGUAGE.name: lambda held: languages.labeller(held.database, held.rules),
     FORGET.name: lambda held: forget.forgetter(held.database, held.rules),
+    DIGEST.name: lambda held: digests.sender(held.database, held.settings),
 }
 
 

@@ -8,7 +8,7 @@ from alembic import op
 from migrations.concurrently import build, concurrently
 
 revision = "0119"
-down_revision = "0115"
+down_revision = "0117"
 branch_labels = None
 depends_on = None
 

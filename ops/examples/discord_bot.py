@@ -19,9 +19,14 @@ async def on_socket_raw_receive(dispatch):
 
 @bot.event
 async def on_message(message):
-    if message.content.endswith("?") and message.author != bot.user:
-        asker = f"discord:{message.author.id}"
-        context = await memory.context(f"discord:{message.channel.id}", message.content, user_id=asker)
+    if message.author.bot:
+        return
+    chat, asker = f"discord:{message.channel.id}", f"discord:{message.author.id}"
+    direct = message.guild is None
+    if told := await memory.command(message.content, chat, asker, direct=direct):  # !missed, !mydata …
+        await message.reply(told)
+    elif message.content.endswith("?"):
+        context = await memory.context(chat, message.content, user_id=asker)
         completion = await model.chat.completions.create(model="gpt-4.1-mini", messages=context.messages)
         await message.reply(completion.choices[0].message.content)
 

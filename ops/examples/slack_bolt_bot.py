@@ -1,6 +1,7 @@
 """A Slack bot that answers questions from memory, by Bolt."""
 
 import os
+import re
 
 from backscroll_client import Backscroll
 from openai import OpenAI
@@ -13,7 +14,8 @@ bot = App(token=token, signing_secret=secret, ignoring_self_events_enabled=False
 
 @bot.middleware
 def tee(body, next):
-    memory.tee("slack", body)
+    if "event" in body:
+        memory.tee("slack", body)
     next()
 
 
@@ -23,6 +25,14 @@ def answer(event, say):
         context = memory.context(f"slack:{event['channel']}", event["text"], user_id=f"slack:{event['user']}")
         completion = model.chat.completions.create(model="gpt-4.1-mini", messages=context.messages)
         say(completion.choices[0].message.content)
+
+
+@bot.command(re.compile("/(missed|remember|mydata|forgetme)"))
+def command(ack, body, respond):
+    ack()
+    chat, user = f"slack:{body['channel_id']}", f"slack:{body['user_id']}"
+    text = f"{body['command']} {body.get('text', '')}"
+    respond(memory.command(text, chat, user, direct=True))  # Slack shows it to nobody else
 
 
 bot.start(int(os.environ.get("PORT", "3000")))

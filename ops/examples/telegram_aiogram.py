@@ -16,6 +16,14 @@ async def tee(handler, update, data):
     return await handler(update, data)
 
 
+@bot.message(F.text.startswith("/"))
+async def command(message, bot):
+    chat, user = f"telegram:{message.chat.id}", f"telegram:{message.from_user.id}"
+    who = {"direct": message.chat.type == "private", "bot": (await bot.me()).username}
+    if told := await memory.command(message.text, chat, user, **who):
+        await message.reply(told)
+
+
 @bot.message(F.text.endswith("?"))
 async def answer(message):
     chat, asker = f"telegram:{message.chat.id}", f"telegram:{message.from_user.id}"

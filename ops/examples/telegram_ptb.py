@@ -18,7 +18,15 @@ async def answer(update, _):
     await memory.tee("telegram", sent.to_dict())  # Telegram does not deliver a bot's own messages
 
 
+async def command(update, context):
+    message, chat = update.message, f"telegram:{update.message.chat_id}"
+    who = {"user_id": f"telegram:{update.effective_user.id}", "bot": context.bot.username}
+    if told := await memory.command(message.text, chat, direct=message.chat.type == "private", **who):
+        await message.reply_text(told)
+
+
 bot = Application.builder().token(os.environ["BOT_TOKEN"]).build()
 bot.add_handler(TypeHandler(Update, lambda update, _: memory.tee("telegram", update.to_dict())), group=-1)
+bot.add_handler(MessageHandler(filters.UpdateType.MESSAGE & filters.COMMAND, command))
 bot.add_handler(MessageHandler(filters.UpdateType.MESSAGE & filters.Regex(r"\?$"), answer))
 bot.run_polling(allowed_updates=Update.ALL_TYPES)

@@ -256,6 +256,10 @@ def sent_elsewhere(settings: Settings, spaces: Sequence[EmbeddingSpace] = ()) ->
         # without what the URL may hold of a password
         at = urlsplit(settings.reranker_url).netloc.rpartition("@")[2]
         sentences.append(f"Questions, and the messages found for them, are sent to {at}, which reranks them")
+    if hosts := [host for host in settings.webhook_hosts() if not is_local(f"http://{host}")]:
+        sentences.append(
+            f"Digests of chats are sent to {', '.join(hosts)}, where `backscroll digests` names them"
+        )
     hyde = settings.hyde_model
     models = {
         "summarize": make_summary_model(settings),

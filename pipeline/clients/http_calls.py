@@ -51,11 +51,11 @@ def _loop(_process: int) -> asyncio.AbstractEventLoop:
     return loop
 
 
-def http_client(url: str, kind: "type[AsyncClient] | None" = None) -> "AsyncClient":
+def http_client(url: str, kind: "type[AsyncClient] | None" = None, *, by_proxy: bool = True) -> "AsyncClient":
     """Make a client for one server; redirects are not followed, so that texts go where the settings say.
 
-    Servers on this machine are not called through a proxy. Raises `ProviderUnavailable` if the trusted certificates
-    cannot be read.
+    Servers on this machine are not called through a proxy, nor others unless `by_proxy`. Raises `ProviderUnavailable`
+    if the trusted certificates cannot be read.
     """
     import httpx2
 
@@ -67,4 +67,6 @@ def http_client(url: str, kind: "type[AsyncClient] | None" = None) -> "AsyncClie
             f"the certificates of SSL_CERT_FILE or SSL_CERT_DIR cannot be read: {error.strerror or error}"
         ) from error
     make = kind or httpx2.AsyncClient
-    return make(timeout=None, follow_redirects=False, trust_env=not is_local(url), verify=trusted)
+    return make(
+        timeout=None, follow_redirects=False, trust_env=by_proxy and not is_local(url), verify=trusted
+    )

@@ -294,6 +294,7 @@ class Deletion:
             yield
         with self.transaction() as connection:
             suppression_list.lock(connection, self.tenant_id, exclusive=True)
+            membership.forget_changes(connection, senders)
             entity_graph.drop_people(connection, senders)
             store.add_counts(connection, self.id, {"links": identities.forget(connection, senders)})
 

@@ -1,9 +1,10 @@
-"""Sweep every few seconds: close idle sessions, give up exhausted jobs, count due jobs that nobody has claimed."""
+"""Sweep every few seconds: close idle sessions, enqueue daily digests, give up exhausted jobs, count due ones."""
 
 from dataclasses import dataclass, field
 
 from pipeline.ingest import session_ranges
 from pipeline.ingest.sessionize import SessionPolicy
+from pipeline.operations import digests
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import claims
@@ -34,6 +35,7 @@ def sweep(database: Database, rules: SessionPolicy, max_attempts: int, count_up_
     for (tenant_id, kind), count in given_up.items():
         with database.tenant(tenant_id) as connection:
             counters.add(connection, tenant_id, {f"{kind}_dead": count})
+    digests.enqueue_due(database)
     closed = 0
     for tenant_id, chat_id in idle:
         with database.tenant(tenant_id) as connection:

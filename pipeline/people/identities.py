@@ -209,6 +209,15 @@ def change_members(
         left_at = at or chats.database_now(connection)
         membership.remove(connection, chat.chat_id, left, left_at)
         suppression.put_left(connection, tenant_id, chat.chat_id, left, left_at)
+        came = sorted(named - {membership.UNKNOWN})
+        membership.note_changes(connection, tenant_id, chat.chat_id, came, left_at, joined=True)
+        hidden = suppression.unremembered(connection, left)
+        gone = [
+            sender
+            for sender in sorted({*left} - hidden)
+            if not suppression.is_kept_out(connection, left_at, ("user", sender))
+        ]
+        membership.note_changes(connection, tenant_id, chat.chat_id, gone, left_at, joined=False)
 
 
 def set_moderators(

@@ -7,7 +7,7 @@ HMAC under the tenant's own key.
 """
 
 import hmac
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -129,6 +129,13 @@ def kept_out(connection: Connection, at: datetime, named: Sequence[Sequence[Name
     """Tell of each of several items, known at that time, whether one of its subjects was forgotten since."""
     listed = _listed(connection, store.key(connection), {name for names in named for name in names})
     return [any(_reaches(listed[name], at) for name in names if name in listed) for names in named]
+
+
+def forgotten(connection: Connection, senders: Collection[str]) -> dict[str, datetime]:
+    """Return until when the words of those among these senders are forgotten who are."""
+    names: list[Named] = [("user", sender) for sender in senders]
+    listed = _listed(connection, store.key(connection), names)
+    return {name[-1]: until for name, until in listed.items() if until is not None}
 
 
 def keeps_out_sender(

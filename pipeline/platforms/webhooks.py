@@ -51,9 +51,19 @@ def _discord_proof(secret: str, headers: Mapping[str, str], body: bytes, now: fl
 
 def _standard_proof(secret: str, headers: Mapping[str, str], body: bytes, now: float) -> str | None:
     named, stamp = headers.get("webhook-id", ""), headers.get(time := "webhook-timestamp", "")
-    content = b"%b.%b.%b" % (named.encode(), stamp.encode(), body)
-    expected = "v1," + in_base64(signed(_standard_key(secret), content))
+    expected = _standard_signature(secret, named, stamp, body)
     return unless(expected, headers, "webhook-signature", most=10) or late(stamp, time, now)
+
+
+def _standard_signature(secret: str, named: str, stamp: str, body: bytes) -> str:
+    content = b"%b.%b.%b" % (named.encode(), stamp.encode(), body)
+    return "v1," + in_base64(signed(_standard_key(secret), content))
+
+
+def standard_headers(secret: str, webhook_id: str, body: bytes, now: int) -> dict[str, str]:
+    """Return the headers by which a webhook of ours proves itself, to be checked as those of others are."""
+    signature = _standard_signature(secret, webhook_id, str(now), body)
+    return {"webhook-id": webhook_id, "webhook-timestamp": str(now), "webhook-signature": signature}
 
 
 def _standard_key(secret: str) -> bytes:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -28,7 +28,9 @@ from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current
 from pipeline.people import api_keys, identities, suppression
 from pipeline.recall import build_context
+from pipeline.store import digests
 from pipeline.store.api_keys import add_source
+from pipeline.store.chats import membership
 from pipeline.store.connections.database import Database
 from pipeline.store.erasure import retention
 from pipeline.store.jobs import claims, job_admin, jobs
@@ -37,6 +39,7 @@ from pipeline.store.memories.entity_graph import EntityRow
 from pipeline.store.sessions import sessions
 from schemas.backfills import BackfillRequest
 from schemas.bots import KeyIn, SourceIn
+from schemas.digests import DailyDigestIn
 from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
@@ -149,6 +152,12 @@ def _name(database: Database, tenant: str, word: str) -> None:
         ):
             entity_graph.note(connection, tenant, memory, named)
         source = SourceIn(platform="telegram", label=word, chats=[f"{tenant}:{word}"])
+        daily = DailyDigestIn(chat_id=f"{tenant}:alone", daily="08:00", url=f"https://example.org/{word}")
+        at = EPOCH + timedelta(days=100_000)
+        digests.add(connection, tenant, daily, secret=word, made_by=None, next_at=at, sent_until=at)
+        membership.note_changes(
+            connection, tenant, SHARED_CHAT, [f"{tenant}:newcomer"], datetime.now(UTC), joined=True
+        )
         add_source(connection, tenant, f"{tenant}-source", source, f"{word}-secret-of-a-source", None)
 
 

@@ -26,6 +26,7 @@ KEYS = {
     ROLLUP.name: f"'2026-03-02:{GROUP.chat_id}'",
     EXTRACT.name: "(SELECT 'memory:' || max(id::text) FROM memories)",
     BACKFILL.name: "'1'",
+    "digest": "'1'",
     # the job that forgets the tenant itself
     FORGET.name: "NULL",
 }

@@ -18,7 +18,7 @@ from tests.mcp.conftest import HOUSE, OFFICE, listed, over_http, over_stdio, tal
 from tests.ops.running import COMMAND, clean_environment
 from tests.waiting import SECONDS, until
 
-READING = {"recall", "search", "read", "about", "chats"}
+READING = {"digest", "recall", "search", "read", "about", "chats"}
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
@@ -232,13 +232,13 @@ def test_hints_say_what_changes_and_what_destroys(house: httpx.Client) -> None:
     hints = {tool.name: tool.annotations for tool in tools}
     assert {name for name, hint in hints.items() if hint and hint.read_only_hint} == READING
     assert {name for name, hint in hints.items() if hint and hint.destructive_hint} == {"correct", "forget"}
-    # and what clients hand on of the list costs a model at most 950 tokens
+    # and what clients hand on of the list costs a model at most 1,020 tokens
     bpe = pytest.importorskip("bpe_openai", reason="the extra `tokens` is not installed")
     sent = json.dumps(
         [{"name": t.name, "description": t.description, "inputSchema": t.input_schema} for t in tools]
     )
-    assert len(tools) == 8
-    assert len(bpe.get_encoding("o200k_base").encode(sent)) <= 950
+    assert len(tools) == 9
+    assert len(bpe.get_encoding("o200k_base").encode(sent)) <= 1020
 
 
 ODD: list[Any] = [None, 1e400, "../keys", "\x00", "\ud800", "x" * 100_000, {"a": {"a": [1]}}]
@@ -340,7 +340,7 @@ def test_a_key_for_some_chats_is_told_which_and_reaches_no_other(house: httpx.Cl
     # Then the tools are those that are about a chat, and name it
     tools = {tool.name: tool.input_schema["properties"]["chat_id"] for tool in listed(opens)}
     named = {"type": "string", "description": "Id of the chat", "enum": [HOUSE]}
-    assert tools == dict.fromkeys(("recall", "search", "read"), named)
+    assert tools == dict.fromkeys(("recall", "digest", "search", "read"), named)
     # And they answer about it
     recalled, *refused = talk(
         opens,

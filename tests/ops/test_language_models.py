@@ -38,6 +38,8 @@ def test_what_is_sent_where_is_said_in_a_sentence() -> None:
     assert sent_elsewhere(settings_of(**named, memory_learning_enabled=False)) == [summaries]
     for url in ("http://127.0.0.1:11434/v1", "http://[::1]:1/v1"):
         assert sent_elsewhere(settings_of(**named, openai_base_url=url)) == []
+    (sentence,) = sent_elsewhere(settings_of(digest_hosts="hooks.example.org, 127.0.0.1, 10.0.0.0/8"))
+    assert "Digests of chats are sent to hooks.example.org," in sentence
     # one session at a time: each may take its lease
     assert queues.batch_of("summarize", settings_of(**named)) == 1
 

@@ -42,6 +42,7 @@ ACCESS = {
     "PUT /v1/chats/{chat_id}/members": Access("ingest", "path", counts=True),
     "POST /v1/context": Access("context", "body"),
     "POST /v1/contexts/{context_id}/answer": Access("context", counts=True),
+    "POST /v1/digest": Access("context", "body"),
     "POST /v1/search": Access("read", "body"),
     "POST /v1/more": Access("read", "body"),
     "GET /v1/chats": Access("read"),
@@ -85,6 +86,10 @@ ACCESS = {
     "POST /v1/sources": Access("operate"),
     "GET /v1/sources": Access("operate"),
     "DELETE /v1/sources/{source_id}": Access("operate"),
+    # what is sent leaves the deployment
+    "POST /v1/digests": Access("operate"),
+    "GET /v1/digests": Access("operate"),
+    "DELETE /v1/digests/{digest_id}": Access("operate"),
     "POST /v1/keys": Access("operate"),
     "GET /v1/keys": Access("operate"),
     "GET /v1/keys/current": ANY_KEY,

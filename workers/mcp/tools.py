@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from pipeline.text import fencing, truncate
 from schemas.context import Context
+from schemas.digests import Digest
 from schemas.evidence import in_words
 from schemas.listing import ChatList
 from schemas.memories import MemoryReceipt
@@ -79,6 +80,14 @@ TOOLS = {
         required=2,
         answer=Context,
         gives=_fields("evidence", blocks=_fields("", items=_fields("kind id at speaker text"))),
+    ),
+    "digest": Tool(
+        description="Tell what `user_id` missed in a chat.",
+        route="POST /v1/digest",
+        takes="chat_id user_id since",
+        required=1,
+        answer=Digest,
+        gives=_fields("since messages text"),
     ),
     "search": Tool(
         description="Find messages or sessions of a chat.",
@@ -185,7 +194,7 @@ def as_text(answer: dict[str, Any], structured: dict[str, Any]) -> str:
     """Return how sure an answer is, then fenced lines, one for each part of a list, after a context's own text."""
     judged = structured.get("evidence")
     opening = [in_words(judged, answer.get("evidence_probability"))] if judged else []
-    if "text" in answer:
+    if "blocks" in structured and "text" in answer:
         # a context fences what it quotes; other tools also need the ids of its memories
         parts = [
             part for block in structured["blocks"] for part in block["items"] if part["kind"] == "memory"

@@ -45,7 +45,7 @@ def summarize(
         raise ValueError("there are no messages to summarize")
     chars = fact_prompts.chars_of_each([message.content for message in messages])
     readable = _readable(messages, chars, language)
-    talk = _sentences(readable, language)
+    talk = read_sentences(readable, language)
     phrases = keyphrases(
         [message.content for message in readable],
         [text for _, text in earlier],
@@ -85,7 +85,8 @@ def _readable(messages: Sequence[Message], chars: int, language: str) -> list[Me
     return readable or written
 
 
-def _sentences(messages: Sequence[Message], language: str) -> list[Sentence]:
+def read_sentences(messages: Sequence[Message], language: str) -> list[Sentence]:
+    """Return the sentences of messages, each with the position of its message."""
     position = {message.external_id: index for index, message in enumerate(messages)}
     talk = []
     for index, message in enumerate(messages):

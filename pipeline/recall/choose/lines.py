@@ -51,6 +51,9 @@ class Wording:
     on: str
     # labels of statements that are about nobody by name, by scope
     scopes: dict[str, str]
+    # what a digest says: since {when}, and how many messages; that there is none; that the reader never wrote, so that
+    # it is of the last {days}; headings of what was asked of them, decided and said; which {names} joined and left
+    digest: dict[str, str]
     # a day: {day}, {month}, {year}; with its {weekday}, as a heading; and with a time of day, {clock}
     day_form: str
     heading_form: str
@@ -189,6 +192,8 @@ class Frame:
     share: float = 1.0
     # without gaps: the block ends at the first line that does not fit
     contiguous: bool = False
+    # whether what it shows is marked as recalled for a model; what a person reads is not
+    fenced: bool = True
 
 
 QUOTED_CHARS = 60

@@ -176,7 +176,8 @@ class _OpenBlock:
         self.shown: list[tuple[Line, str]] = []
         self.tokens = 0
         self.misses = 0
-        self.around = sum(map(count, (frame.heading, OPEN, CLOSE)))
+        self.fences = (OPEN, CLOSE) if frame.fenced else ()
+        self.around = sum(map(count, (frame.heading, *self.fences)))
         self.ellipsis = count(ELLIPSIS)
 
     def offer(self, line: Line, budget: int, room: int) -> int | DropReason:
@@ -203,7 +204,7 @@ class _OpenBlock:
 
     def closed(self, kind: BlockKind) -> Block:
         """Return the block."""
-        lines, before = [self.frame.heading, OPEN], None
+        lines, before = [self.frame.heading, *self.fences[:1]], None
         for line, text in self.shown:
             if before is None or before.group != line.group:
                 lines += [line.group] if line.group else []
@@ -211,7 +212,7 @@ class _OpenBlock:
                 lines.append(ELLIPSIS)
             lines.append(text)
             before = line
-        text = "\n".join((*lines, CLOSE))
+        text = "\n".join((*lines, *self.fences[1:]))
         # by the estimate a text takes what its lines take
         tokens = self.tokens if self.count is estimate_line else self.count(text)
         items = [line.item(text) for line, text in self.shown]

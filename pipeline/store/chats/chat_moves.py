@@ -142,6 +142,12 @@ _REDIRECT = (
     UPDATE backfills SET filter = filter || jsonb_build_object('chat_id', CAST(:into AS text))
     WHERE filter->>'chat_id' = :chat
     """,
+    """
+    INSERT INTO member_changes (tenant_id, chat_id, sender_id, at, joined)
+    SELECT tenant_id, :into, sender_id, at, joined FROM member_changes WHERE chat_id = :chat ON CONFLICT DO NOTHING
+    """,
+    "DELETE FROM member_changes WHERE chat_id = :chat",
+    "UPDATE digests SET chat_id = :into WHERE chat_id = :chat",
     # bots and platforms use the new id from now on
     *(
         f"UPDATE {table} SET chats = chats || CAST(:into AS text) WHERE :chat = ANY(chats) AND NOT :into = ANY(chats)"

@@ -35,6 +35,18 @@ _REMOVE = text(f"""
     DELETE FROM chat_members c WHERE chat_id = :chat AND sender_id = ANY(:senders)
         AND NOT EXISTS ({_MESSAGES} AND m.sent_at > :at)
 """)
+_NOTE_CHANGES = text("""
+    INSERT INTO member_changes (tenant_id, chat_id, sender_id, at, joined)
+    SELECT :tenant, :chat, sender, :at, :joined FROM unnest(CAST(:senders AS text[])) AS sender
+    ON CONFLICT DO NOTHING
+""")
+_DROP_OLD_CHANGES = text("""
+    DELETE FROM member_changes WHERE chat_id = :chat AND at < now() - make_interval(days => :days)
+""")
+_CHANGES = text("""
+    SELECT DISTINCT ON (sender_id) sender_id, joined FROM member_changes
+    WHERE chat_id = :chat AND at >= :start AND at < :until ORDER BY sender_id, at DESC
+""")
 _REJOIN = text("UPDATE chats SET apart = false WHERE chat_id = :chat AND apart")
 _OF_CHAT = text("SELECT sender_id FROM chat_members WHERE chat_id = :chat ORDER BY sender_id")
 _CHATS_OF = text("SELECT DISTINCT chat_id FROM chat_members WHERE sender_id = ANY(:senders) ORDER BY chat_id")
@@ -173,6 +185,36 @@ def is_apart(connection: Connection, chat_id: str) -> bool:
 def remove(connection: Connection, chat_id: str, senders: Sequence[str], at: datetime) -> None:
     """Remove these members of a chat who have said nothing there after a time."""
     run(connection, _REMOVE, chat=chat_id, senders=senders, at=at)
+
+
+CHANGES_DAYS = 90
+"""Days that it stays known who joined a chat and who left."""
+
+
+def note_changes(
+    connection: Connection,
+    tenant_id: str,
+    chat_id: str,
+    senders: Sequence[str],
+    at: datetime,
+    *,
+    joined: bool,
+) -> None:
+    """Record that these people joined a chat at a time, or left it; what is too old goes."""
+    values = {"chat": chat_id, "senders": senders, "at": at, "joined": joined}
+    run(connection, _NOTE_CHANGES, tenant=tenant_id, **values)
+    run(connection, _DROP_OLD_CHANGES, chat=chat_id, days=CHANGES_DAYS)
+
+
+def changes(connection: Connection, chat_id: str, start: datetime, until: datetime) -> dict[str, bool]:
+    """Return who joined a chat in a time and is still there (True), and who left, by id."""
+    rows = run(connection, _CHANGES, chat=chat_id, start=start, until=until)
+    return {row.sender_id: row.joined for row in rows}
+
+
+def forget_changes(connection: Connection, senders: Sequence[str]) -> None:
+    """Delete when these people joined chats and left them."""
+    run(connection, "DELETE FROM member_changes WHERE sender_id = ANY(:senders)", senders=senders)
 
 
 def set_moderators(

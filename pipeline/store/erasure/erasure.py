@@ -10,7 +10,7 @@ from pipeline.store import llm_calls
 from pipeline.store.connections.statements import column, number, run
 from pipeline.store.jobs import jobs
 from pipeline.store.sessions import rollups
-from schemas.kinds import BACKFILL, FENCED_BY_CHANGE, INGEST, LANGUAGE
+from schemas.kinds import BACKFILL, DIGEST, FENCED_BY_CHANGE, INGEST, LANGUAGE
 from schemas.people import Receipt
 
 _NAMES_OF = text("""
@@ -26,6 +26,7 @@ _EXTERNAL_IDS = text("""
         OR sent_at > :after OR metadata ? 'original_sent_at')
 """)
 _DROP_PENDING_OF_CHAT = text("DELETE FROM pending_changes WHERE chat_id = :chat AND received_at <= :until")
+_DROP_CHANGES_OF_CHAT = text("DELETE FROM member_changes WHERE chat_id = :chat AND at <= :until")
 _DROP_PENDING_OF_SENDERS = text(
     "DELETE FROM pending_changes WHERE sender_id = ANY(:senders) AND received_at <= :until"
 )
@@ -59,6 +60,7 @@ _EMPTY_TENANT = (
     text("UPDATE tenants SET settings = '{}' WHERE tenant_id = :tenant"),
     text("DELETE FROM users WHERE tenant_id = :tenant AND created_at <= :until"),
     text("DELETE FROM backfills WHERE tenant_id = :tenant AND created_at <= :until"),
+    text("DELETE FROM digests WHERE tenant_id = :tenant AND created_at <= :until"),
     text("DELETE FROM daily_counters WHERE tenant_id = :tenant"),
     text("DELETE FROM sources WHERE tenant_id = :tenant AND created_at <= :until AND chats IS NOT NULL"),
     text("UPDATE sources SET label = '' WHERE tenant_id = :tenant AND created_at <= :until"),
@@ -151,8 +153,9 @@ def external_ids(connection: Connection, ids: Sequence[int], after: datetime | N
 
 
 def drop_pending_of_chat(connection: Connection, chat_id: str, until: datetime) -> None:
-    """Delete the edits that were pending in a chat at a time."""
+    """Delete the edits that were pending in a chat at a time, and who had joined and left by then."""
     run(connection, _DROP_PENDING_OF_CHAT, chat=chat_id, until=until)
+    run(connection, _DROP_CHANGES_OF_CHAT, chat=chat_id, until=until)
 
 
 def drop_pending_of_senders(connection: Connection, senders: Sequence[str], until: datetime) -> None:
@@ -201,7 +204,8 @@ def empty_tenant(connection: Connection, tenant_id: str, until: datetime) -> Non
     """Delete what belongs to the tenant but to none of its chats: settings, backfills, figures, calls, jobs."""
     for statement in _EMPTY_TENANT:
         run(connection, statement, tenant=tenant_id, until=until)
-    jobs.drop_old(connection, tenant_id, BACKFILL, until)
+    for kind in (BACKFILL, DIGEST):
+        jobs.drop_old(connection, tenant_id, kind, until)
 
 
 def plan(

@@ -1,7 +1,7 @@
 """SQL of messages and arrivals, and of the cues in their texts."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -241,6 +241,43 @@ def as_message(row: Sequence[Any]) -> Message:
     """Return a row of `COLUMNS`, and of `answered` where that is read, as a value."""
     message = Message(*row)
     return message._replace(answered=RepliedTo(*message.answered)) if message.answered else message
+
+
+_BETWEEN = text(f"""
+    SELECT {COLUMNS} FROM messages WHERE chat_id = :chat AND sent_at >= :start AND sent_at < :until
+    ORDER BY {NEWEST_FIRST} LIMIT :limit
+""")
+_LATEST_OF = text(f"""
+    SELECT {COLUMNS} FROM messages WHERE chat_id = :chat AND sender_id = ANY(:senders) AND sent_at < :until
+    ORDER BY {NEWEST_FIRST} LIMIT :limit
+""")
+_THEIRS = text("""
+    SELECT external_id FROM messages
+    WHERE chat_id = :chat AND external_id = ANY(:externals) AND sender_id = ANY(:senders)
+""")
+
+
+def between(
+    connection: Connection, chat_id: str, start: datetime, until: datetime, limit: int
+) -> list[Message]:
+    """Return the newest messages of a chat in a time, placed or not, in order."""
+    values = {"chat": chat_id, "start": start, "until": until, "limit": limit}
+    return [as_message(row) for row in run(connection, _BETWEEN, **values)][::-1]
+
+
+def latest_of(
+    connection: Connection, chat_id: str, senders: Sequence[str], until: datetime, limit: int
+) -> list[Message]:
+    """Return the newest messages of these senders in a chat before a time, newest first."""
+    values = {"chat": chat_id, "senders": senders, "until": until, "limit": limit}
+    return [as_message(row) for row in run(connection, _LATEST_OF, **values)]
+
+
+def theirs(
+    connection: Connection, chat_id: str, external_ids: Collection[str], senders: Sequence[str]
+) -> set[str]:
+    """Return which of these messages of a chat these senders wrote."""
+    return set(column(connection, _THEIRS, chat=chat_id, externals=list(external_ids), senders=senders))
 
 
 _PUT = text("""

@@ -296,7 +296,7 @@ def outdate_summaries(connection: Connection, session_ids: Sequence[int]) -> Non
 
 
 _CARD = """id, session_key, started_at, ended_at, message_count, participants, summary_text, summary_model, topic_tags,
-    entities"""
+    entities, decisions, summary_ended_at"""
 
 
 _CARDS = text(f"""

@@ -130,6 +130,8 @@ class Cues:
     unsure: Phrases
     wonders: Phrases
     small_talk: Phrases
+    decides: Phrases
+    settled: Phrases
     # an answer that says nothing, with the remaining words as `more`; one pattern per language
     says_nothing: Sequence[Pattern[str]]
     but: Words
@@ -271,6 +273,8 @@ def _make_cues(languages: tuple[str, ...]) -> Cues:
         unsure=phrases("acts", "unsure"),
         wonders=phrases("acts", "wonders"),
         small_talk=phrases("acts", "small_talk", as_begun),
+        decides=phrases("acts", "decides"),
+        settled=phrases("acts", "settled"),
         says_nothing=[pattern(says_nothing(source)) for source in sources],
         but=words("acts", "but"),
         greetings=frozenset(greetings),

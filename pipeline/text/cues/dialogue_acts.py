@@ -1,7 +1,7 @@
 """Recognize dialogue acts by wording: promises, open questions, and what people tell a bot to keep or to drop."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from re import Match
@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, get_args
 
 from pipeline.text import cues
 from pipeline.text.caches import pattern
-from pipeline.text.cues import Cues, Phrases, Words, cues_of, plain, read
+from pipeline.text.cues import Cues, Phrases, Words, answer_types, cues_of, plain, read
 from pipeline.text.languages import LANGUAGES
 
 
@@ -95,6 +95,54 @@ def _answers(reply: Sentence, question: Sentence, first: int) -> bool:
         or reply.answers == question.message
         or not set(reply.terms).isdisjoint(question.terms)
     )
+
+
+def is_decided(sentence: Sentence) -> bool:
+    """Tell whether the sentence says that something is decided."""
+    return not sentence.asks and sentence.cues.decides.are_in(sentence.plain)
+
+
+def asks_somebody(sentence: Sentence, called: Container[str]) -> bool:
+    """Tell whether a sentence asks something that is more than small talk, with or without a mark.
+
+    Who is asked may be `called` first, by a word in lower case.
+    """
+    first, _, rest = sentence.plain.partition(" ")
+    asking = rest if first.strip("@,.:") in called else sentence.plain
+    return (
+        len(sentence.words) > 1
+        and not sentence.cues.small_talk.are_in(asking)
+        and answer_types.share_that_asks(asking, sentence.cues) > 0
+    )
+
+
+def repeats(question: Sentence, earlier: Sentence) -> bool:
+    """Tell whether a sentence has more than half of the words with meaning of an earlier one."""
+    return 2 * len({*question.terms} & {*earlier.terms}) > len({*earlier.terms})
+
+
+def is_settled(index: int, sentences: Sequence[Sentence], own: Container[int]) -> bool:
+    """Tell whether the question at `index` to the person whose messages are `own` needs no answer any more.
+
+    They have answered: they say something soon after it, reply to it, or use a word of it later. Or another has: by a
+    reply, or soon with most of its words. Or who asked says that it is settled.
+    """
+    question = sentences[index]
+    for later in sentences[index + 1 :]:
+        if later.message == question.message or later.asks:
+            continue
+        is_soon = later.message <= question.message + _ANSWER_WINDOW
+        is_reply = later.answers == question.message
+        if later.message in own:
+            settles = is_soon or is_reply or not {*later.terms}.isdisjoint(question.terms)
+        elif not (is_soon or is_reply) or later.cues.unsure.are_in(later.plain):
+            settles = False
+        else:
+            by_asker = later.speaker == question.speaker and later.cues.settled.are_in(later.plain)
+            settles = (is_reply and bool(later.terms)) or (is_soon and (by_asker or repeats(later, question)))
+        if settles:
+            return True
+    return False
 
 
 RequestKind = Literal["remember", "call_me", "forget", "wrong"]

@@ -12,7 +12,7 @@ from backscroll_client.errors import (
     Refused,
     Unavailable,
 )
-from backscroll_client.values import Chat, Context, Message, ModelMessage, SetAside
+from backscroll_client.values import Chat, Context, Digest, Message, ModelMessage, SetAside
 
 __all__ = [
     "ApiFailed",
@@ -22,6 +22,7 @@ __all__ = [
     "BufferUnusable",
     "Chat",
     "Context",
+    "Digest",
     "Forbidden",
     "KeyRefused",
     "Message",

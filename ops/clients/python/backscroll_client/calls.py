@@ -12,6 +12,7 @@ from backscroll_client.errors import Refused
 from backscroll_client.values import (
     Chat,
     Context,
+    Digest,
     MemoryReceipt,
     Message,
     Receipt,
@@ -87,6 +88,14 @@ def context(
     """Get what to put before a chat model for this question; `more` are other fields of `POST /v1/context`."""
     asked = {"chat_id": chat_id, "query": query, "user_id": user_id, "budget_tokens": budget_tokens, **more}
     return _post("/v1/context", asked, _context)
+
+
+def digest(
+    chat_id: str, *, user_id: str | None = None, since: Time | None = None, **more: Any
+) -> Call[Digest]:
+    """Get what somebody missed in a chat, since their last message or a time; `more` as in `POST /v1/digest`."""
+    body = {"chat_id": chat_id, "user_id": user_id, "since": since, **more}
+    return _post("/v1/digest", body, _with("text", str))
 
 
 def search(

@@ -14,7 +14,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import httpx
 
-from backscroll_client import calls
+from backscroll_client import calls, commands
 from backscroll_client.buffer import Buffer
 from backscroll_client.calls import Call
 from backscroll_client.errors import BackscrollError
@@ -75,6 +75,23 @@ class _Settings(Exchange):
         """The number of messages and changes in the buffer that are to be sent."""
         return self._buffer.waiting if self._buffer is not None else 0
 
+    async def _command(
+        self, text: str, chat_id: str, user_id: str, *, direct: bool = False, bot: str = ""
+    ) -> str | None:
+        """Do what somebody asks for themselves (/missed, /remember, /mydata, /forgetme); return the answer to them.
+
+        None if the text is no such command. Ids and `direct`, whether nobody else sees the answer, are the platform's;
+        `bot` is the name by which commands are addressed to this bot, as in /missed@name.
+        """
+        asked = commands.read(text, chat_id, user_id, direct=direct, bot=bot)
+        if asked is None or isinstance(asked, str):
+            return asked
+        try:
+            return await self._sent(asked)
+        except BackscrollError as error:
+            LOG.error("a command was not done: %s", error)  # noqa: TRY400
+            return commands.AWAY
+
     async def _set_aside(self) -> list[SetAside]:
         """Return the requests in the buffer that the API refused for good, with its reasons."""
         return self._buffer.set_aside() if self._buffer is not None else []
@@ -126,11 +143,13 @@ class Backscroll(_Settings):
     delete = _blocking(_coroutine(calls.delete))
     event = _blocking(_coroutine(calls.event))
     context = _blocking(_coroutine(calls.context))
+    digest = _blocking(_coroutine(calls.digest))
     search = _blocking(_coroutine(calls.search))
     latest = _blocking(_coroutine(calls.latest))
     remember = _blocking(_coroutine(calls.remember))
     about = _blocking(_coroutine(calls.about))
     forget_user = _blocking(_coroutine(calls.forget_user))
+    command = _blocking(_Settings._command)
     flush = _blocking(_Settings._flushed)
     set_aside = _blocking(_Settings._set_aside)
     send_again = _blocking(_Settings._send_again)
@@ -183,11 +202,13 @@ class AsyncBackscroll(_Settings):
     delete = _coroutine(calls.delete)
     event = _coroutine(calls.event)
     context = _coroutine(calls.context)
+    digest = _coroutine(calls.digest)
     search = _coroutine(calls.search)
     latest = _coroutine(calls.latest)
     remember = _coroutine(calls.remember)
     about = _coroutine(calls.about)
     forget_user = _coroutine(calls.forget_user)
+    command = _Settings._command
     flush = _Settings._flushed
     set_aside = _Settings._set_aside
     send_again = _Settings._send_again

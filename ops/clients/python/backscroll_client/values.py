@@ -100,6 +100,19 @@ class SearchResult(TypedDict):
     degraded: list[str]
 
 
+class Digest(TypedDict):
+    """What somebody missed in a chat: as a `text` to read, and in parts."""
+
+    since: str
+    until: str
+    messages: int
+    text: str
+    blocks: list[dict[str, Any]]
+    joined: list[str]
+    left: list[str]
+    degraded: list[str]
+
+
 class MemoryReceipt(TypedDict):
     """What became of a statement to remember."""
 
