@@ -159,6 +159,8 @@ class Deletion:
     external_id: str
     # who deleted it; none: the platform has seen to it that they may
     by: str | None = None
+    # when, as far as it is told
+    at: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,6 +192,10 @@ class OtherId:
     where: str
     other_id: str
     id: str
+    # when; none: now
+    at: datetime | None = None
+    # of the direct chat: `@` and the account of ours, as in its id
+    account: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,6 +207,27 @@ class NewChatId:
     to: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class NewNumber:
+    """A person has another id, in all chats; the former one may be somebody else's since."""
+
+    where: str
+    # theirs, and of direct chats with them
+    chat_id: str
+    to: str
+    # when; none: now
+    at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """The account of ours that the events behind this one are with: ids of direct chats end with `@` and its own."""
+
+    where: str
+    platform: str
+    account: str
+
+
 Event = (
     ChatIn
     | Record
@@ -209,7 +236,9 @@ Event = (
     | MemberChange
     | Moderators
     | NewChatId
+    | NewNumber
     | OtherId
+    | Account
     | Skipped
     | Unread
     | Broken
