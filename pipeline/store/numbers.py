@@ -99,7 +99,7 @@ _SAID = f"""
         AND {told("m")}
 """
 # a memory is the former owner's unless it is younger than the new one, and nobody said it before
-THEIRS = """(created_at < :came OR EXISTS (SELECT 1 FROM memory_evidence e
+THEIRS = """(m.created_at < :came OR EXISTS (SELECT 1 FROM memory_evidence e
     WHERE e.tenant_id = m.tenant_id AND e.memory_id = m.id AND e.said_at <= :until))"""
 _SAME = """o.tenant_id = m.tenant_id AND o.scope = m.scope AND o.session_id IS NOT DISTINCT FROM m.session_id
     AND o.user_id = :new AND o.agent_id IS NOT DISTINCT FROM m.agent_id

@@ -89,20 +89,20 @@ def _past(
 def _message(
     raw: dict[str, Any], where: str, names: dict[str, Any], account: str, *, echo: bool
 ) -> Iterator[Event]:
+    kind = raw.get("type")
+    if not isinstance(kind, str):
+        raise ValueError("type is missing")  # noqa: TRY004  it is the sender's value that is wrong
+    held, at = fields.dict_of(raw.get(kind)), fields.time_of(raw.get("timestamp"), "timestamp")
+    if kind == "system" and held.get("type") in _CHANGED_NUMBER:
+        yield from _changed_number(raw, held, where, at)
+        return
     # people who hide their number have another id
     sender = fields.id_of(raw.get("from") or raw.get("from_user_id"), "from").lstrip("+")
     other = fields.id_of(raw.get("to"), "to").lstrip("+") if echo else sender
     group = raw.get("group_id")
     key = fields.id_of(group, "group_id") if group else f"{other}{account}"
-    kind = raw.get("type")
-    if not isinstance(kind, str):
-        raise ValueError("type is missing")  # noqa: TRY004  it is the sender's value that is wrong
     chat = fields.chat_of("whatsapp", f"whatsapp:{key}", kind="group" if group else "direct")
-    held = fields.dict_of(raw.get(kind))
-    at = fields.time_of(raw.get("timestamp"), "timestamp")
-    if kind == "system" and held.get("type") in _CHANGED_NUMBER:
-        yield from _changed_number(raw, held, where, at)
-    elif kind in ("revoke", "edit"):
+    if kind in ("revoke", "edit"):
         changed = fields.id_of(held.get("original_message_id"), f"{kind}.original_message_id")
         if kind == "revoke":
             yield fields.deletion(
