@@ -39,7 +39,8 @@ def _event(raw: dict[str, Any], where: str, account: str) -> Iterator[Event]:
         case "unsend":
             chat = _chat(source)
             message_id = dict_of(raw.get("unsend")).get("messageId")
-            yield fields.deletion(where, chat.chat_id, message_id, "unsend.messageId")
+            by = _person(source) if source.get("userId") else None
+            yield fields.deletion(where, chat.chat_id, message_id, "unsend.messageId", by=by)
         case "memberJoined" | "memberLeft":
             chat, at = _chat(source), fields.time_of(raw.get("timestamp"), "timestamp")
             came = kind == "memberJoined"

@@ -103,16 +103,14 @@ def _message(
     key = fields.id_of(group, "group_id") if group else f"{other}{account}"
     chat = fields.chat_of("whatsapp", f"whatsapp:{key}", kind="group" if group else "direct")
     if kind in ("revoke", "edit"):
-        changed = fields.id_of(held.get("original_message_id"), f"{kind}.original_message_id")
+        name, by = f"{kind}.original_message_id", f"whatsapp:{sender}"
+        changed = fields.id_of(held.get("original_message_id"), name)
         if kind == "revoke":
-            yield fields.deletion(
-                where, chat.chat_id, changed, f"{kind}.original_message_id", at=raw.get("timestamp")
-            )
+            yield fields.deletion(where, chat.chat_id, changed, name, by=by, at=raw.get("timestamp"))
         else:
             new = fields.dict_of(held.get("message"))
             content = fields.with_media(_text(new), _media(new))
-            author = f"whatsapp:{sender}"
-            yield fields.edit_alone(where, chat.chat_id, changed, content, at, sender_id=author)
+            yield fields.edit_alone(where, chat.chat_id, changed, content, at, sender_id=by)
     else:
         if (noted := KINDS.by_name(where, kind)) is not None:
             yield noted
