@@ -80,11 +80,14 @@ def set_tenant_setting(connection: Connection, tenant_id: str, name: str, value:
     run(connection, _SET_SETTING, tenant=tenant_id, setting={name: value})
 
 
-_ADD_ACCOUNT = text("""
+MAX_ACCOUNTS = 100
+"""Accounts of ours on a platform that are listed; more have direct chats of their own, too."""
+_ADD_ACCOUNT = text(f"""
     UPDATE tenants SET settings = settings
         || jsonb_build_object(CAST(:name AS text),
             coalesce(settings->CAST(:name AS text), '[]') || to_jsonb(CAST(:account AS text)))
     WHERE tenant_id = :tenant AND NOT coalesce(settings->CAST(:name AS text), '[]') ? :account
+        AND jsonb_array_length(coalesce(settings->CAST(:name AS text), '[]')) < {MAX_ACCOUNTS}
 """)
 ACCOUNTS = "accounts:"
 """Of a platform in the settings: those of ours that it has named, in the order of their coming."""
