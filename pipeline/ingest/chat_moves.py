@@ -111,9 +111,9 @@ def alias(
     return True
 
 
-def require_idle(connection: Connection) -> None:
-    """Raise `Busy` while something is being forgotten, removed or moved."""
-    if store.unfinished(connection):
+def require_idle(connection: Connection, ids: Sequence[str] | None = None) -> None:
+    """Raise `Busy` while something is being forgotten, removed or moved; with `ids`, numbers of others may be."""
+    if store.unfinished(connection, ids):
         raise Busy(
             "something is being forgotten, removed or moved: try again when `backscroll forget receipts` says "
             "that it is finished"

@@ -123,7 +123,6 @@ def change(
             return False
         if suppression.is_kept_out(connection, until, ("user", number), ("user", to), ("tenant",)):
             return False
-        chat_moves.require_idle(connection)
         chats.ensure_tenant(connection, tenant_id)
         store.put(connection, tenant_id, Change(number, until, to))
         # where their data are now, and where they go, if other changes came before this one
@@ -132,6 +131,7 @@ def change(
             until,
             present_id(known, to, until, since=until),
         )
+        chat_moves.require_idle(connection, sorted({number, to, own.id, own.new_id}))
         if own.id == own.new_id:
             return False
         moving = dict(

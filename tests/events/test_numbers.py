@@ -278,6 +278,17 @@ def test_groups_links_and_keys_stay_with_the_person(
         assert list(senders) == [f"whatsapp:{NEW}", f"whatsapp:{OLD}"]
 
 
+@every_platform
+def test_many_people_may_change_their_numbers_at_once(
+    client: httpx.Client, database: Database, on: Platform
+) -> None:
+    people = [("351911000", "441"), ("351911001", "442"), ("351911002", "443")]
+    for old, new in people:
+        send(client, database, on, on.says(old, f"m{old}", old, 0), on.changes(old, new, 100), works=False)
+    work(database)
+    assert said(database) == {chat: words for old, new in people for chat, words in of(new, old).items()}
+
+
 def test_a_hidden_number_that_changed_is_free_too(client: httpx.Client, database: Database) -> None:
     on = PLATFORMS[0]
     both = on.says(OLD, "a1", FIRST, 0)

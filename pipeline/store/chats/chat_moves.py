@@ -140,9 +140,15 @@ def is_moving(connection: Connection) -> bool:
     return holds(connection, _UNDER_WAY)
 
 
-def unfinished(connection: Connection) -> bool:
-    """Tell whether something is being forgotten, removed or moved."""
-    return holds(connection, "SELECT EXISTS (SELECT 1 FROM forget_receipts WHERE finished_at IS NULL)")
+_UNFINISHED = text("""
+    SELECT EXISTS (SELECT 1 FROM forget_receipts WHERE finished_at IS NULL AND (CAST(:ids AS text[]) IS NULL
+        OR NOT subject ? 'chats' OR subject->>'chat_id' = ANY(:ids) OR subject->>'into' = ANY(:ids)))
+""")
+
+
+def unfinished(connection: Connection, ids: Sequence[str] | None = None) -> bool:
+    """Tell whether something is being forgotten, removed or moved; with `ids`, not counting other people's numbers."""
+    return holds(connection, _UNFINISHED, ids=ids)
 
 
 _REDIRECT = (
