@@ -1,15 +1,20 @@
 """Apply a platform's events in order, committing each, so that sending them again is harmless."""
 
 from collections.abc import Sequence
+from dataclasses import fields, replace
+from datetime import datetime
 from functools import partial
 from typing import Any
 
+from sqlalchemy import Connection
+
 from pipeline.erasure import edits
-from pipeline.ingest import accept, chat_moves
+from pipeline.ingest import accept, chat_moves, numbers
 from pipeline.ingest.accept import Accepted, MessageLimits
 from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.people import identities, suppression
 from pipeline.platforms.records import (
+    Account,
     Broken,
     Deletion,
     Edit,
@@ -17,6 +22,7 @@ from pipeline.platforms.records import (
     MemberChange,
     Moderators,
     NewChatId,
+    NewNumber,
     OtherId,
     Record,
     Skipped,
@@ -115,6 +121,9 @@ def _apply(
     """Apply a step and count it; return the kinds of jobs that are due now."""
     trace_id = receipt.request_id
     args: tuple[Any, ...]
+    if isinstance(step[0], Edit | Deletion | MemberChange | OtherId):
+        with database.tenant(tenant_id) as connection:
+            step = [_present(connection, step[0])]
     match step:
         case [ChatIn() as chat]:
             persistently(partial(_describe, database, tenant_id, chat, receipt))
@@ -177,12 +186,21 @@ def _apply(
                 # its person has another id now, and whoever shows this one may be somebody else
                 return frozenset()
             args = (found.other_id, found.id)
-            persistently(partial(identities.link, database, tenant_id, *args))
-            is_moved = persistently(partial(chat_moves.alias, database, tenant_id, *args, trace_id=trace_id))
+            shown = persistently(partial(identities.link_shown, database, tenant_id, *args, found.at))
+            if shown.former is not None:
+                return _renumber(database, tenant_id, shown.former, found.id, found.at, trace_id)
+            args = (f"{found.other_id}{found.account}", f"{found.id}{found.account}")
+            is_moved = shown.joined and persistently(
+                partial(chat_moves.alias, database, tenant_id, *args, trace_id=trace_id)
+            )
             return frozenset({"forget"} if is_moved else ())
-        case [NewChatId() as move] if database.only_chats:
+        case [NewChatId() | NewNumber() as move] if database.only_chats:
             # who is in the one chat would be in the other, and other keys would reach both
             receipt.leave_out(move.where, "only a key for all chats gives a chat another id", "not_allowed")
+        case [NewNumber() as change_of]:
+            receipt.moves += 1
+            args = (change_of.chat_id, change_of.to, change_of.at)
+            return _renumber(database, tenant_id, *args, trace_id)
         case [NewChatId() as move]:
             receipt.moves += 1
             if persistently(partial(_describe, database, tenant_id, ChatIn(chat_id=move.chat_id), receipt)):
@@ -190,6 +208,62 @@ def _apply(
                 persistently(partial(chat_moves.start, database, tenant_id, *args, trace_id=trace_id))
                 return frozenset({"forget"})
     return frozenset()
+
+
+def _renumber(
+    database: Database, tenant_id: str, number: str, to: str, at: datetime | None, trace_id: str
+) -> frozenset[str]:
+    """Give a person their new number; return the kinds of jobs that are due now."""
+    args = (number, to, at)
+    is_moved = persistently(partial(numbers.change, database, tenant_id, *args, trace_id=trace_id))
+    return frozenset({"forget"} if is_moved else ())
+
+
+def _present(connection: Connection, event: Edit | Deletion | MemberChange | OtherId) -> Event:
+    """Return an event with the present ids of those who had the ids in it at its time."""
+    now = partial(numbers.present_ids, connection)
+    match event:
+        case Edit(edited_at=at) | Deletion(at=at):
+            by = event.sender_id if isinstance(event, Edit) else event.by
+            chat_id, sender = now([event.chat_id, by or ""], at)
+            if isinstance(event, Edit):
+                return replace(event, chat_id=chat_id, sender_id=sender or None)
+            return replace(event, chat_id=chat_id, by=sender or None)
+        case MemberChange(at=at):
+            return replace(event, joined=tuple(now(event.joined, at)), left=tuple(now(event.left, at)))
+        case OtherId(at=at):
+            other_id, used = now([event.other_id, event.id], at)
+            return replace(event, other_id=other_id, id=used)
+
+
+def with_accounts(database: Database, tenant_id: str, events: Sequence[Event]) -> list[Event]:
+    """Return the events without `Account`, whose name is in no id where it is the tenant's first on its platform.
+
+    So the chats that were there before a second account keep their ids. A key for some chats makes none the first.
+    """
+    if not any(isinstance(event, Account) for event in events):
+        return list(events)
+    kept: list[Event] = []
+    first = ""
+    for event in events:
+        if isinstance(event, Account):
+            with database.tenant(tenant_id) as connection:
+                known = chats.accounts(connection, event.platform)
+                if event.account not in known and (known or not database.only_chats):
+                    chats.add_account(connection, tenant_id, event.platform, event.account)
+                    known = chats.accounts(connection, event.platform)
+            first = f"@{event.account}" if event.account in (known or [event.account])[:1] else ""
+        else:
+            kept.append(_without(event, first) if first else event)
+    return kept
+
+
+def _without(event: Event, account: str) -> Event:
+    """Return an event with the ids of direct chats without our account."""
+    if isinstance(event, ChatIn):
+        return event.model_copy(update={"chat_id": event.chat_id.removesuffix(account)})
+    names = {field.name for field in fields(event)} & {"chat_id", "to", "account"}
+    return replace(event, **{name: getattr(event, name).removesuffix(account) for name in names})
 
 
 def _describe(database: Database, tenant_id: str, chat: ChatIn, receipt: EventsReceipt) -> bool:

@@ -219,7 +219,7 @@ class ForgottenEntry(Closed):
 
     hash: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     """Of what is forgotten, with the tenant's key."""
-    kind: ForgetKind | Literal["unremembered", "memory", "key", "left"]
+    kind: ForgetKind | Literal["unremembered", "memory", "key", "left", "apart"]
     until: datetime | None
     """What was sent until then is kept out; null: all. An API key's secret ends then; null: it was revoked."""
 

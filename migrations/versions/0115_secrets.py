@@ -6,7 +6,7 @@ Revision: 0115
 from alembic import op
 
 revision = "0115"
-down_revision = "0113"
+down_revision = "0114"
 branch_labels = None
 depends_on = None
 

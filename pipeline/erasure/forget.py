@@ -18,26 +18,30 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Row
 
+from pipeline.erasure import derived
 from pipeline.erasure.forget_steps import Deletion
-from pipeline.ingest import chat_moves
+from pipeline.ingest import chat_moves, numbers
 from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.people import api_keys, suppression
 from pipeline.store import identities
 from pipeline.store.chats import chat_moves as store_chat_moves
 from pipeline.store.chats import chats
+from pipeline.store.chats.chats import Chat
 from pipeline.store.connections import transactions
 from pipeline.store.connections.database import Database
 from pipeline.store.erasure import erasure as store
 from pipeline.store.erasure import suppression as suppression_list
 from pipeline.store.jobs import job_admin, jobs
 from pipeline.store.jobs.jobs import Claim
+from pipeline.store.numbers import Change
 from pipeline.store.operations import counters
 from schemas.errors import InvalidInput, NotFound
 from schemas.kinds import LANGUAGE
 from schemas.people import Forgotten, ForgottenEntry, Receipt, Subject
+from schemas.sessions import Session
 from schemas.settings import Settings
 
 POLL_SECONDS = 0.5
@@ -63,9 +67,11 @@ def start(database: Database, tenant_id: str, subject: Subject, *, trace_id: str
             chats.require_unmoved(chats.get(connection, subject.chat_id))
             # also under the ids that the chat had before
             names += [(chat,) for chat in store_chat_moves.former(connection, subject.chat_id)]
+            numbers.forget_chat(connection, tenant_id, subject.chat_id)
         if subject.sender_id is not None:
             known["senders"] = identities.ids_of(connection, subject.sender_id)
             names = [(sender,) for sender in known["senders"]]
+            numbers.forget(connection, tenant_id, known["senders"])
         (digest,) = suppression.entries(connection, tenant_id, (subject.kind, *subject.names))
         until = chats.clock(connection)
         named: list[suppression.Named] = [(subject.kind, *name) for name in names]
@@ -233,6 +239,8 @@ class Forgetting:
             names = known.pop("names", None)
             again = known.pop("again", False)
             into = known.pop("into", None)
+            moving = known.pop("chats", None)
+            times = [datetime.fromisoformat(known.pop(name)) for name in ("until", "came") if name in known]
             if into is None and store_chat_moves.is_moving(connection):
                 # it would miss messages that are on their way from one chat to another
                 jobs.finish(connection, [self.claim], again_in=MOVING_SECONDS)
@@ -257,7 +265,7 @@ class Forgetting:
             again=again,
             follows=self.follows,
         )
-        steps = deletion.steps(names) if into is None else self._move(subject, into)
+        steps = deletion.steps(names) if into is None else self._move(subject, into, moving, times)
         for _ in steps:
             if monotonic() - started > SECONDS_AT_ONCE:
                 with self.transaction() as connection:
@@ -289,11 +297,24 @@ class Forgetting:
         store.keep_names(connection, self.id, names)
         return names
 
-    def _move(self, subject: Subject, into: str) -> Iterator[None]:
+    def _move(
+        self, subject: Subject, into: str, moving: dict[str, str] | None, times: Sequence[datetime]
+    ) -> Iterator[None]:
         chat_id = str(subject.chat_id)
-        for summaries in chat_moves.steps(self.database, self.tenant_id, self.id, chat_id, into, self.policy):
+        steps = partial(chat_moves.steps, chat_id=chat_id, into=into)
+        if moving is not None:
+            until, came = times
+            parting = chat_moves.Parting(until=until, came=came, redo=self._redo)
+            own = Change(chat_id, until, into)
+            steps = partial(numbers.steps, own=own, moving=moving, parting=parting)
+        for summaries in steps(self.database, self.tenant_id, self.id, policy=self.policy):
             self.follows |= {"ingest", LANGUAGE.name} | ({"summarize", "extract"} if summaries else set())
             yield
+
+    def _redo(
+        self, connection: Connection, chat: Chat, sessions: Sequence[Session], gone: Sequence[Row[Any]]
+    ) -> None:
+        derived.redo_sessions(connection, self.tenant_id, chat, sessions, self.policy, gone=gone)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 One short transaction stores the messages, records their arrival, and enqueues the job that places them (`place`).
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,11 +13,12 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from pipeline.ingest import chat_moves
+from pipeline.ingest import chat_moves, numbers
 from pipeline.people import suppression
 from pipeline.platforms.records import NO_TEXT, OTHER_CHAT, Broken, Skipped, Unread
 from pipeline.store.chats import chat_moves as store_moves
 from pipeline.store.chats import chats, membership
+from pipeline.store.chats.chats import Chat
 from pipeline.store.connections import transactions
 from pipeline.store.connections.database import Database
 from pipeline.store.connections.transactions import batched, persistently
@@ -223,59 +225,117 @@ def _accept_step_by_step(
     settle: timedelta | None,
     limits: MessageLimits,
     trace_id: str | None,
+    by_owner: bool = False,
 ) -> tuple[int, int]:
-    """Store a slice that one trip cannot: imported, partly kept out, or of a new or moved chat; return as `_accept`."""
-    out, unnamed = 0, False
+    """Store a slice that one trip cannot: imported, partly kept out, or of a new or moved chat; return as `_accept`.
+
+    What was said under a number that somebody else has now is stored `by_owner`, each with its present chat.
+    """
     with database.undecided() as connection:
         key, stored = accepting.begin(connection, tenant_id, chat.chat_id, database.only_chats)
         if key is None:
             _keys.pop(tenant_id, None)
         else:
             _keys[tenant_id] = key
-        if stored is not None and stored.moved_to is not None:
-            before = chat_moves.admit(connection, key, chat.chat_id, stored.moved_to, received)
-            received, out, unnamed = before.messages, len(before.kept_out), before.unnamed
-            # a description sent under the former id does not describe the present chat
-            chat = ChatIn(chat_id=stored.moved_to)
-            key, stored = accepting.begin(connection, tenant_id, chat.chat_id, database.only_chats)
-        former = [] if key is None else store_moves.former(connection, chat.chat_id)
-        admitted = suppression.admit(connection, key, chat.chat_id, received, former=former)
-        pruned = limits.came_again(connection, chat.chat_id, admitted.messages)
-        kept_out = [*admitted.kept_out, *pruned]
-        if kept_out:
-            edits.drop_pending(connection, chat.chat_id, kept_out)
-        out += len(kept_out)
-        messages = [message for message in admitted.messages if message.external_id not in pruned]
-        unnamed |= admitted.unnamed
-        # the id of a direct chat is theirs with whom it is
-        latest = max((message.sent_at for message in received), default=None)
-        is_kept = messages or (
-            unnamed
-            and chat.kind != "direct"
-            and not suppression.is_kept_out(connection, latest, ("chat", chat.chat_id))
-        )
-        if is_kept and (stored is None or not chats.is_as_described(stored, chat)):
-            chats.ensure(connection, tenant_id, chat)
-            accepting.hold(connection, chat.chat_id)
-        if unnamed:
-            # in a chat that is new, too: somebody listens there whom nobody knows
-            membership.note_unknown(connection, tenant_id, chat.chat_id)
-        if not messages:
-            return 0, out
-        if settle is not None:
-            chats.settle(connection, chat.chat_id, settle)
-        closing = [(m.session_key, m.sent_at) for m in messages if m.closes_session and m.session_key]
-        if closing:
-            sessions.add_closes(connection, tenant_id, chat.chat_id, closing)
-        new = accepting.put(
-            connection,
+        owned = None if by_owner else numbers.by_owner(connection, key, chat.chat_id, received)
+        if owned is None:
+            held = _Held(connection, tenant_id, database.only_chats, key, chat, stored)
+            return _put_step_by_step(held, received, sizes, settle=settle, limits=limits, trace_id=trace_id)
+    new, out = 0, owned.kept_out
+    for chat_id, messages in owned.parts.items():
+        part = chat.model_copy(update={"chat_id": chat_id})
+        if chat_id != chat.chat_id and database.only_chats and chat_id not in json.loads(database.only_chats):
+            out += len(messages)
+            continue
+        stored_now, kept_out = _accept_step_by_step(
+            database,
             tenant_id,
-            chat.chat_id,
-            [(message, sizes[message.content]) for message in messages],
-            closing=bool(closing),
-            priority=jobs.LIVE if settle is None else jobs.LATER,
+            part,
+            messages,
+            sizes,
+            settle=settle,
+            limits=limits,
             trace_id=trace_id,
+            by_owner=True,
         )
+        new, out = new + stored_now, out + kept_out
+    return new, out
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A chat that messages are stored in, held against forgetting in this transaction."""
+
+    connection: Connection
+    tenant_id: str
+    only_chats: str
+    key: bytes | None
+    chat: ChatIn
+    stored: Chat | None
+
+
+def _put_step_by_step(
+    held: _Held,
+    received: Sequence[MessageIn],
+    sizes: Mapping[str, int],
+    *,
+    settle: timedelta | None,
+    limits: MessageLimits,
+    trace_id: str | None,
+) -> tuple[int, int]:
+    """Store those of these messages that may be; return as `_accept`."""
+    connection, tenant_id, key, chat, stored = (
+        held.connection,
+        held.tenant_id,
+        held.key,
+        held.chat,
+        held.stored,
+    )
+    out, unnamed = 0, False
+    if stored is not None and stored.moved_to is not None:
+        before = chat_moves.admit(connection, key, chat.chat_id, stored.moved_to, received)
+        received, out, unnamed = before.messages, len(before.kept_out), before.unnamed
+        # a description sent under the former id does not describe the present chat
+        chat = ChatIn(chat_id=stored.moved_to)
+        key, stored = accepting.begin(connection, tenant_id, chat.chat_id, held.only_chats)
+    former = [] if key is None else store_moves.former(connection, chat.chat_id)
+    admitted = suppression.admit(connection, key, chat.chat_id, received, former=former)
+    pruned = limits.came_again(connection, chat.chat_id, admitted.messages)
+    kept_out = [*admitted.kept_out, *pruned]
+    if kept_out:
+        edits.drop_pending(connection, chat.chat_id, kept_out)
+    out += len(kept_out)
+    messages = [message for message in admitted.messages if message.external_id not in pruned]
+    unnamed |= admitted.unnamed
+    # the id of a direct chat is theirs with whom it is
+    latest = max((message.sent_at for message in received), default=None)
+    is_kept = messages or (
+        unnamed
+        and chat.kind != "direct"
+        and not suppression.is_kept_out(connection, latest, ("chat", chat.chat_id))
+    )
+    if is_kept and (stored is None or not chats.is_as_described(stored, chat)):
+        chats.ensure(connection, tenant_id, chat)
+        accepting.hold(connection, chat.chat_id)
+    if unnamed:
+        # in a chat that is new, too: somebody listens there whom nobody knows
+        membership.note_unknown(connection, tenant_id, chat.chat_id)
+    if not messages:
+        return 0, out
+    if settle is not None:
+        chats.settle(connection, chat.chat_id, settle)
+    closing = [(m.session_key, m.sent_at) for m in messages if m.closes_session and m.session_key]
+    if closing:
+        sessions.add_closes(connection, tenant_id, chat.chat_id, closing)
+    new = accepting.put(
+        connection,
+        tenant_id,
+        chat.chat_id,
+        [(message, sizes[message.content]) for message in messages],
+        closing=bool(closing),
+        priority=jobs.LIVE if settle is None else jobs.LATER,
+        trace_id=trace_id,
+    )
     return new, out
 
 

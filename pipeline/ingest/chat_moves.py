@@ -7,10 +7,12 @@ their former chat's id as a prefix, as both chats may count from 1.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Row
 
 from pipeline.ingest import session_ranges, sessionize
 from pipeline.ingest.session_ranges import Rewrite
@@ -21,11 +23,13 @@ from pipeline.platforms.identity import in_other_chat
 from pipeline.store.chats import chat_languages, chats, membership
 from pipeline.store.chats import chat_moves as store
 from pipeline.store.chats.chat_languages import DECLARED, DETECTED
+from pipeline.store.chats.chat_moves import Moved
 from pipeline.store.chats.chats import Chat, clock
 from pipeline.store.connections.database import Database
 from pipeline.store.erasure import erasure
 from pipeline.store.erasure import suppression as suppression_list
 from pipeline.store.jobs import jobs
+from pipeline.store.messages import edits
 from pipeline.store.sessions import ranges as store_ranges
 from pipeline.store.sessions import sessions
 from pipeline.store.sessions.ranges import Shape, Window
@@ -65,9 +69,7 @@ def start(
             chats.require_unmoved(other)
         require_idle(connection)
         if other is None:
-            chats.ensure(connection, tenant_id, _like(chat, into))
-            if chat.language_by == DETECTED:
-                chat_languages.set_language(connection, into, chat.language, DETECTED)
+            create_like(connection, tenant_id, chat, into)
         store.redirect(connection, chat_id, into)
         # senders known only by name are the same people in the joined chat
         for sender_id in membership.of_chat(connection, chat_id):
@@ -109,20 +111,35 @@ def alias(
     return True
 
 
-def require_idle(connection: Connection) -> None:
-    """Raise `Busy` while something is being forgotten, removed or moved."""
-    if store.unfinished(connection):
+def require_idle(connection: Connection, ids: Sequence[str] | None = None) -> None:
+    """Raise `Busy` while something is being forgotten, removed or moved; with `ids`, numbers of others may be."""
+    if store.unfinished(connection, ids):
         raise Busy(
             "something is being forgotten, removed or moved: try again when `backscroll forget receipts` says "
             "that it is finished"
         )
 
 
-def _like(chat: Chat, chat_id: str) -> ChatIn:
+def create_like(connection: Connection, tenant_id: str, chat: Chat, chat_id: str) -> None:
+    """Create a chat with the settings of another."""
     names = ["platform", "kind", "title", "time_zone", "memory"]
     if chat.language_by == DECLARED:
         names.append("language")
-    return ChatIn.model_validate({"chat_id": chat_id} | {name: getattr(chat, name) for name in names})
+    values = {"chat_id": chat_id} | {name: getattr(chat, name) for name in names}
+    chats.ensure(connection, tenant_id, ChatIn.model_validate(values))
+    if chat.language_by == DETECTED:
+        chat_languages.set_language(connection, chat_id, chat.language, DETECTED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parting:
+    """How a chat is emptied for somebody who came after its former owner: only what was said up to a time is moved."""
+
+    until: datetime
+    # when the first message arrived that stays
+    came: datetime
+    # derives again what was made of sessions that lose messages `(id, content)`
+    redo: Callable[[Connection, Chat, Sequence[Session], Sequence[Row[Any]]], object]
 
 
 def admit(
@@ -160,7 +177,13 @@ def _renamed(connection: Connection, chat_id: str, into: str, sent: Sequence[Mes
 
 
 def steps(
-    database: Database, tenant_id: str, receipt_id: int, chat_id: str, into: str, policy: SessionPolicy
+    database: Database,
+    tenant_id: str,
+    receipt_id: int,
+    chat_id: str,
+    into: str,
+    policy: SessionPolicy,
+    parting: Parting | None = None,
 ) -> Iterator[bool]:
     """Move a chat in steps, each in its own transaction; yield after each whether summaries follow."""
     more = True
@@ -173,7 +196,8 @@ def steps(
             if len(locked) < 2:
                 return
             target = locked[into]
-            step = _Step(connection, tenant_id, receipt_id, locked[chat_id], target, policy.for_chat(target))
+            own = policy.for_chat(target)
+            step = _Step(connection, tenant_id, receipt_id, locked[chat_id], target, own, parting)
             more, follows = step.run()
         yield follows
 
@@ -188,22 +212,30 @@ class _Step:
     chat: Chat
     into: Chat
     policy: SessionPolicy
+    parting: Parting | None
 
     def run(self) -> tuple[bool, bool]:
         """Return `(whether there is more, whether summaries follow)`."""
         connection, chat_id, into = self.connection, self.chat.chat_id, self.into.chat_id
-        if waiting := store.arrivals(connection, chat_id, MESSAGES_AT_ONCE):
+        until, came = (self.parting.until, self.parting.came) if self.parting else (None, None)
+        if waiting := store.arrivals(connection, chat_id, MESSAGES_AT_ONCE, until):
             self._messages(waiting)
             jobs.enqueue(connection, self.tenant_id, "ingest", [into], lane=into)
             return True, False
-        if ids := store.sessions(connection, chat_id, MESSAGES_AT_ONCE, SESSIONS_AT_ONCE):
+        if ids := store.sessions(connection, chat_id, MESSAGES_AT_ONCE, SESSIONS_AT_ONCE, until):
             return True, self._sessions(store_ranges.of_ids(connection, ids))
-        if left := store.messages_outside_sessions(connection, chat_id, MESSAGES_AT_ONCE):
-            self._messages(left)
+        if left := store.messages_left(connection, chat_id, MESSAGES_AT_ONCE, until):
+            if self.parting is None:
+                self._messages(left)
+            else:
+                self._part(left, self.parting)
+            return True, self.parting is not None
+        if store.move_rest(connection, chat_id, into, MESSAGES_AT_ONCE, until, came):
             return True, False
-        if store.move_rest(connection, chat_id, into, MESSAGES_AT_ONCE):
-            return True, False
-        store.clear(connection, self.tenant_id, chat_id, into)
+        store.clear(connection, self.tenant_id, chat_id, into, whole=self.parting is None)
+        if self.parting is not None:
+            # what waits there is somebody else's
+            jobs.enqueue(connection, self.tenant_id, "ingest", [chat_id], lane=chat_id)
         # close markers of the former chat may cut sessions of the other
         jobs.enqueue(connection, self.tenant_id, "ingest", [into], lane=into)
         return False, self._close()
@@ -213,8 +245,23 @@ class _Step:
             session_ranges.close_sessions(self.connection, self.tenant_id, self.into.chat_id, self.policy)
         )
 
-    def _messages(self, ids: Sequence[int], sessions: int = 0) -> None:
-        moved = store.messages(self.connection, self.chat.chat_id, self.into.chat_id, ids)
+    def _part(self, ids: Sequence[int], parting: Parting) -> None:
+        """Take messages out of sessions that hold somebody else's, too; they arrive in the other chat anew."""
+        connection, chat_id, into = self.connection, self.chat.chat_id, self.into.chat_id
+        gone = edits.read(connection, chat_id, ids)
+        places = sorted({(row.session_key, row.sent_at) for row in gone})
+        touched = edits.sessions_at(connection, chat_id, places)
+        moved = self._messages(ids)
+        chats.count_placed(connection, into, -moved.placed, -moved.lexemes)
+        edits.arrive_anew(connection, self.tenant_id, into, ids)
+        parting.redo(connection, self.chat, touched, gone)
+        jobs.enqueue(connection, self.tenant_id, "ingest", [into], lane=into)
+
+    def _messages(self, ids: Sequence[int], sessions: int = 0) -> Moved:
+        keeps_ids = self.parting is not None
+        moved = store.messages(
+            self.connection, self.chat.chat_id, self.into.chat_id, ids, keeps_ids=keeps_ids
+        )
         placed = {
             self.chat.chat_id: (-moved.placed, -moved.lexemes),
             self.into.chat_id: (moved.placed, moved.lexemes),
@@ -223,6 +270,7 @@ class _Step:
         erasure.add_counts(
             self.connection, self.receipt_id, {"messages": moved.messages, "sessions": sessions}
         )
+        return moved
 
     def _sessions(self, batch: Sequence[Session]) -> bool:
         """Move sessions with their messages, joined with those of the other chat; return whether summaries follow."""

@@ -18,7 +18,9 @@ from pipeline.store import identities as store
 from pipeline.store.chats import chats, membership
 from pipeline.store.chats.membership import EVERYWHERE, Visible
 from pipeline.store.connections.database import Database
+from pipeline.store.erasure import erasure
 from pipeline.store.erasure import suppression as suppression_list
+from pipeline.store.numbers import of_chat
 from schemas.errors import InvalidInput, NotFound
 from schemas.messages import ChatIn
 from schemas.people import Members, User
@@ -43,6 +45,37 @@ def link(database: Database, tenant_id: str, sender_id: str, user_id: str) -> Li
     return _join(database, tenant_id, sender_id, user_id, "linked")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """What it means that a platform shows two ids together."""
+
+    # they are one person's; not if somebody has unlinked them, or linked them to different people
+    joined: bool
+    # the number that the person was shown with before, which may be somebody else's by now
+    former: str | None = None
+
+
+def link_shown(database: Database, tenant_id: str, other: str, any_id: str, at: datetime | None) -> Shown:
+    """Link a second id to the one that a platform showed with it at a time (None: now).
+
+    Raises `InvalidInput` as `link` does, `DatabaseUnavailable`.
+    """
+    with database.tenant(tenant_id) as connection:
+        if store.user_of(connection, other) == store.user_of(connection, any_id):
+            # most often so, as each message shows both
+            return Shown(joined=True)
+        suppression_list.lock(connection, tenant_id, exclusive=True)
+        at = at or chats.clock(connection)
+        ids = [store.ids_of(connection, each) for each in (other, any_id)]
+        if suppression.are_apart(connection, *ids):
+            return Shown(joined=False)
+        before = store.shown_with(connection, other)
+        if before is not None and before.user_id not in ids[1]:
+            return Shown(joined=False, former=before.user_id if before.shown_at < at else None)
+        unite(connection, tenant_id, other, any_id, at)
+        return Shown(joined=store.user_of(connection, other) == store.user_of(connection, any_id))
+
+
 def merge(database: Database, tenant_id: str, user_id: str, into: str) -> Linked:
     """Merge a user with all their senders into another; the old id still names the person. Raises as `link` does."""
     return _join(database, tenant_id, user_id, into, "merged")
@@ -62,11 +95,15 @@ def _join(
             return Linked(outcome="unchanged", user=_user(connection, user))
         whole = outcome == "merged" or former == any_id
         moving = store.ids_of(connection, former) if whole else [any_id]
+        there = store.ids_of(connection, user)
+        suppression.set_apart(connection, tenant_id, moving, there, apart=False)
         _move(connection, tenant_id, moving, user)
         return Linked(outcome=outcome, user=_user(connection, user))
 
 
-def unite(connection: Connection, tenant_id: str, sender_id: str, other: str) -> None:
+def unite(
+    connection: Connection, tenant_id: str, sender_id: str, other: str, shown: datetime | None = None
+) -> None:
     """Link two ids that mean one person, unless somebody has linked both to different users.
 
     Call it under the exclusive lock of the tenant's suppression list. Raises `InvalidInput` as `link` does.
@@ -76,12 +113,14 @@ def unite(connection: Connection, tenant_id: str, sender_id: str, other: str) ->
         return
     # a user whom somebody has linked keeps their id
     into, moving = (linked, user) if user == sender_id else (user, linked)
-    _move(connection, tenant_id, store.ids_of(connection, moving), into)
+    _move(connection, tenant_id, store.ids_of(connection, moving), into, shown)
 
 
 def unlink(database: Database, tenant_id: str, sender_id: str, user_id: str | None = None) -> Linked:
     """Make a sender their own user again, with what was learned under their id; with `user_id`, only if it is theirs.
 
+    A platform that shows the ids together does not link them again, and what the sender writes directly is in a chat of
+    its own again.
     Raises `InvalidInput` for a user's own id that others are linked to, `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
@@ -98,6 +137,12 @@ def unlink(database: Database, tenant_id: str, sender_id: str, user_id: str | No
                     field="sender_id",
                 )
             return Linked(outcome="unchanged", user=_user(connection, user))
+        others = [other for other in store.ids_of(connection, user) if other != sender_id]
+        suppression.set_apart(connection, tenant_id, [sender_id], others, apart=True)
+        for chat_id in chats.direct_with(connection, sender_id):
+            chat = chats.get(connection, chat_id)
+            if chat is not None and chat.moved_to is not None and of_chat(chat.moved_to)[0] in others:
+                erasure.delete_chat(connection, tenant_id, chat_id)
         store.unlink(connection, sender_id)
         return Linked(outcome="unlinked", user=_user(connection, user))
 
@@ -120,13 +165,15 @@ def listing(database: Database, tenant_id: str, *, after: str = "", limit: int =
         return [_user(connection, row.user_id) for row in rows]
 
 
-def _move(connection: Connection, tenant_id: str, ids: list[str], user: str) -> None:
+def _move(
+    connection: Connection, tenant_id: str, ids: list[str], user: str, shown: datetime | None = None
+) -> None:
     there = store.ids_of(connection, user)
     if len(there) + len(ids) > MAX_IDS:
         raise InvalidInput(
             f"{user} would have {len(there) + len(ids)} ids; one person may have {MAX_IDS}", field="user_id"
         )
-    store.move(connection, tenant_id, ids, user)
+    store.move(connection, tenant_id, ids, user, shown)
     everyone = [*there, *ids]
     # memory that is off for one id is off for all of them
     if suppression.unremembered(connection, everyone):

@@ -2,7 +2,8 @@
 
 A message's entry is permanent. Those of a user, a chat and a tenant keep out what was sent before the forgetting, not
 later messages. Users whose memory is off have an entry, too, as long as it is off; so do ended API keys, which backups
-may still contain, and members who have left, as a platform may repeat that they joined. An entry names nobody: it is an
+may still contain, members who have left, as a platform may repeat that they joined, and ids that somebody has unlinked,
+as a platform may show them together again. An entry names nobody: it is an
 HMAC under the tenant's own key.
 """
 
@@ -22,7 +23,9 @@ from pipeline.text.duplicates import fingerprints_ever
 from schemas.memories import MemoryIn
 from schemas.messages import MessageIn
 
-Kind = Literal["message", "user", "chat", "tenant", "memory", "unremembered", "key", "left", "payload"]
+Kind = Literal[
+    "message", "user", "chat", "tenant", "memory", "unremembered", "key", "left", "payload", "apart"
+]
 Named = tuple[Kind, *tuple[str, ...]]
 """The subject of an entry: its kind, and its names."""
 
@@ -223,6 +226,26 @@ def put_left(
 ) -> None:
     """Ignore repeated events, up to `at`, of these senders joining a chat."""
     put(connection, tenant_id, [("left", chat_id, sender) for sender in senders], at)
+
+
+def are_apart(connection: Connection, one: Sequence[str], others: Sequence[str]) -> bool:
+    """Tell whether somebody has said that two of these ids are not one person's."""
+    return bool(_listed(connection, store.key(connection), _pairs(one, others)))
+
+
+def set_apart(
+    connection: Connection, tenant_id: str, one: Sequence[str], others: Sequence[str], *, apart: bool
+) -> None:
+    """Note that these ids are not one person's, or that they are, whatever a platform shows together."""
+    if apart:
+        put(connection, tenant_id, _pairs(one, others), None)
+    else:
+        for entry in hashes(store.key(connection), *_pairs(one, others)):
+            store.remove(connection, entry)
+
+
+def _pairs(one: Sequence[str], others: Sequence[str]) -> list[Named]:
+    return [("apart", *sorted((first, second))) for first in one for second in others]
 
 
 def remember_user(database: Database, tenant_id: str, any_id: str, *, remembered: bool) -> None:

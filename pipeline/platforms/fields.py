@@ -187,9 +187,12 @@ def edit_alone(
     )
 
 
-def deletion(where: str, chat_id: str, external_id: object, name: str, *, by: str | None = None) -> Deletion:
-    """Return a deletion. Raises `ValueError` for an invalid id."""
-    return Deletion(where=where, chat_id=chat_id, external_id=id_of(external_id, name), by=by)
+def deletion(
+    where: str, chat_id: str, external_id: object, name: str, *, by: str | None = None, at: object = None
+) -> Deletion:
+    """Return a deletion. Raises `ValueError` for an invalid id or time."""
+    deleted, when = id_of(external_id, name), time_of(at, "the time of the deletion")
+    return Deletion(where=where, chat_id=chat_id, external_id=deleted, by=by, at=when)
 
 
 def moved_in_or_out(

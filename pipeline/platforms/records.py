@@ -169,6 +169,8 @@ class Deletion:
     external_id: str
     # who deleted it; none: the platform has seen to it that they may
     by: str | None = None
+    # when, as far as it is told
+    at: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,6 +202,10 @@ class OtherId:
     where: str
     other_id: str
     id: str
+    # when; none: now
+    at: datetime | None = None
+    # of the direct chat: `@` and the account of ours, as in its id
+    account: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,6 +217,27 @@ class NewChatId:
     to: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class NewNumber:
+    """A person has another id, in all chats; the former one may be somebody else's since."""
+
+    where: str
+    # theirs, and of direct chats with them
+    chat_id: str
+    to: str
+    # when; none: now
+    at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """The account of ours that the events behind this one are with: ids of direct chats end with `@` and its own."""
+
+    where: str
+    platform: str
+    account: str
+
+
 Event = (
     ChatIn
     | Record
@@ -219,7 +246,9 @@ Event = (
     | MemberChange
     | Moderators
     | NewChatId
+    | NewNumber
     | OtherId
+    | Account
     | Skipped
     | Unread
     | Broken

@@ -154,6 +154,9 @@ def parse_events(platform: str, value: Any, *, most: int | None = MAX_BATCH) -> 
                 raise InvalidInput(f"the body says more than {most} things: send it in parts", field="body")
     except RecursionError:
         raise InvalidInput("the body is nested too deeply", field="body") from None
+    except ValueError as error:
+        # what is wrong is outside the items, which are told apart
+        raise InvalidInput(str(error), field="body") from error
     return events
 
 

@@ -4,6 +4,7 @@ A user's id is never linked itself, so that one look at `user_senders` tells who
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -22,9 +23,14 @@ _IDS_OF = text("SELECT sender_id FROM user_senders WHERE user_id = :user ORDER B
 _USERS_OF = text("SELECT DISTINCT user_id FROM user_senders WHERE sender_id = ANY(:ids)")
 _ENSURE_USER = text("INSERT INTO users (tenant_id, user_id) VALUES (:tenant, :user) ON CONFLICT DO NOTHING")
 _MOVE = text("""
-    INSERT INTO user_senders (tenant_id, sender_id, user_id)
-    SELECT :tenant, id, :user FROM unnest(CAST(:ids AS text[])) AS id ORDER BY id
-    ON CONFLICT (tenant_id, sender_id) DO UPDATE SET user_id = excluded.user_id, linked_at = now()
+    INSERT INTO user_senders (tenant_id, sender_id, user_id, shown_at)
+    SELECT :tenant, id, :user, :shown FROM unnest(CAST(:ids AS text[])) AS id ORDER BY id
+    ON CONFLICT (tenant_id, sender_id) DO UPDATE SET user_id = excluded.user_id, linked_at = now(),
+        shown_at = coalesce(excluded.shown_at, user_senders.shown_at)
+""")
+_SHOWN_WITH = text("""
+    SELECT user_id, shown_at FROM user_senders WHERE sender_id = :id AND shown_at IS NOT NULL
+        AND split_part(user_id, ':', 1) = split_part(:id, ':', 1)
 """)
 _UNLINK = text("DELETE FROM user_senders WHERE sender_id = :id RETURNING user_id")
 _DROP_EMPTY = text("""
@@ -75,9 +81,16 @@ def ids_of(connection: Connection, any_id: str) -> list[str]:
     return [user, *column(connection, _IDS_OF, user=user)]
 
 
-def move(connection: Connection, tenant_id: str, ids: Sequence[str], user: str) -> None:
-    """Link ids to a user, wherever they were linked before; delete users without any."""
-    values = {"tenant": tenant_id, "ids": ids, "user": user}
+def shown_with(connection: Connection, any_id: str) -> Row[Any] | None:
+    """Return `(user_id, shown_at)` of the id that the platform has shown beside this one, and that it is linked to."""
+    return run(connection, _SHOWN_WITH, id=any_id).one_or_none()
+
+
+def move(
+    connection: Connection, tenant_id: str, ids: Sequence[str], user: str, shown: datetime | None = None
+) -> None:
+    """Link ids to a user, wherever they were linked before, `shown` by the platform; delete users without any."""
+    values = {"tenant": tenant_id, "ids": ids, "user": user, "shown": shown}
     before = column(connection, _USERS_OF, **values)
     chats.ensure_tenant(connection, tenant_id)
     run(connection, _ENSURE_USER, **values)

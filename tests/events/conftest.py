@@ -6,9 +6,11 @@ from typing import Any
 
 from sqlalchemy import text
 
+from pipeline.erasure import forget
 from pipeline.store.connections.database import Database
 from tests.api.conftest import client, serve, standing_client
-from tests.conftest import TENANT
+from tests.conftest import SESSION_POLICY, TENANT
+from tests.test_pipeline import run
 
 __all__ = ["client", "serve", "standing_client"]
 
@@ -71,7 +73,9 @@ def members(database: Database, chat_id: str) -> list[str]:
 
 
 def require(database: Database, case: dict[str, Any]) -> None:
-    """Everything that a case says is stored, and nothing else in its chats."""
+    """Everything that a case says is stored, once a worker has done its part, and nothing else in its chats."""
+    if case.get("works"):
+        run(database, "forget", forget.forgetter(database, SESSION_POLICY))
     if "stored" in case:
         assert stored(database, case) == expected(case), case["name"]
     if "chats" in case:

@@ -104,20 +104,3 @@ def test_members_of_a_group_keep_the_group(client: httpx.Client, database: Datab
     spoken = baileys("g", "olá", remoteJid="77@g.us", participant=LID, participantPn=f"{NUMBER}@c.us")
     send(client, database, "baileys", *PLATFORMS["baileys"][::2], spoken)
     assert chats(database) == {"whatsapp:351911000": 2, "whatsapp:77@g.us": 1}
-
-
-def test_whoever_shows_a_number_that_moved_on_is_not_its_former_person(
-    client: httpx.Client, database: Database
-) -> None:
-    moved = {"id": "m", "from": NUMBER, "timestamp": "1796000100", "type": "system"}
-    moved |= {"system": {"type": "user_changed_number", "wa_id": "351922000"}}
-    change = {"entry": [{"changes": [{"field": "messages", "value": {"messages": [moved]}}]}]}
-    send(client, database, "whatsapp", PLATFORMS["whatsapp"][0], change)
-    assert chats(database) == {"whatsapp:351922000": 1}
-    send(client, database, "whatsapp", cloud("n", "oi", wa_id=NUMBER, user_id="PT.other"))
-    assert identities.show(database, TENANT, "whatsapp:PT.other").user_id == "whatsapp:PT.other"
-    with database.tenant(TENANT) as connection:
-        redirects = connection.scalars(
-            text("SELECT moved_to FROM chats WHERE chat_id = :chat"), {"chat": f"whatsapp:{NUMBER}"}
-        )
-        assert list(redirects) == ["whatsapp:351922000"]

@@ -17,7 +17,7 @@ from pipeline.enrich.summaries import rollups, summarize
 from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
 from pipeline.enrich.summaries.summary_policy import SummaryPolicy
 from pipeline.erasure import edits, forget
-from pipeline.ingest import accept
+from pipeline.ingest import accept, numbers
 from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
@@ -63,7 +63,7 @@ NAMES = set(
     """tenant_id chat_id external_id session_key sender_id user_id agent_id key kind name role status state scope
     type language time_zone platform document_id learned_in summary_model trace_id source profile context_id
     moved_to model purpose provider outcome also_in learned_by facts_model language_by words_after
-    promoted_from scopes source_id""".split()
+    promoted_from scopes source_id id new_id""".split()
 )
 
 
@@ -175,6 +175,7 @@ def _leave_owed(database: Database, tenant: str, word: str, rules: SessionPolicy
     identities.link(database, tenant, sender, f"{tenant}-person")
     api_keys.create(database, tenant, KeyIn(label=f"the bot of the {word}", scopes=["ingest"], chats=[alone]))
     suppression.remember_user(database, tenant, f"{tenant}:shy", remembered=False)
+    numbers.change(database, tenant, f"{tenant}:formerly", f"{tenant}:shy", EPOCH)
     # begun, and not yet done: the receipt still says whom it is about
     forget.start(database, tenant, Subject(kind="message", chat_id=alone, external_id=f"{tenant}-19"))
     with database.tenant(tenant) as connection:

@@ -4,12 +4,13 @@ What LINE sends again has the ids of its messages again. A channel on standby he
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from pipeline.platforms import fields, kinds
 from pipeline.platforms.fields import dict_of, text_of
 from pipeline.platforms.platform import Platform, by_signature, in_base64
-from pipeline.platforms.records import Event, MemberChange, ReadMessage, Skipped
+from pipeline.platforms.records import Account, Event, MemberChange, ReadMessage, Skipped
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn
 
@@ -23,18 +24,23 @@ def parse(value: Any) -> Iterator[Event]:
     events = value.get("events") if isinstance(value, dict) else None
     if not isinstance(events, list):
         raise InvalidInput("the body is no webhook of LINE: events is missing or no list", field="events")
-    yield from fields.each_of(events, "events", _event)
+    account = ""
+    if bot := value.get("destination"):
+        account = fields.id_of(bot, "destination")
+        yield Account(where="destination", platform="line", account=account)
+    yield from fields.each_of(events, "events", partial(_event, account=f"@{account}" if account else ""))
 
 
-def _event(raw: dict[str, Any], where: str) -> Iterator[Event]:
-    kind, source = fields.id_of(raw.get("type"), "type"), dict_of(raw.get("source"))
+def _event(raw: dict[str, Any], where: str, account: str) -> Iterator[Event]:
+    kind, source = fields.id_of(raw.get("type"), "type"), {**dict_of(raw.get("source")), "account": account}
     match kind:
         case "message":
             yield from _message(raw, dict_of(raw.get("message")), where, _chat(source), source)
         case "unsend":
             chat = _chat(source)
             message_id = dict_of(raw.get("unsend")).get("messageId")
-            yield fields.deletion(where, chat.chat_id, message_id, "unsend.messageId")
+            by = _person(source) if source.get("userId") else None
+            yield fields.deletion(where, chat.chat_id, message_id, "unsend.messageId", by=by)
         case "memberJoined" | "memberLeft":
             chat, at = _chat(source), fields.time_of(raw.get("timestamp"), "timestamp")
             came = kind == "memberJoined"
@@ -52,6 +58,9 @@ def _event(raw: dict[str, Any], where: str) -> Iterator[Event]:
 def _chat(source: dict[str, Any]) -> ChatIn:
     kind = str(source.get("type"))
     key = fields.id_of(source.get(f"{kind}Id"), f"source.{kind}Id")
+    if kind == "user":
+        # a person has one id with all bots of a provider
+        key += source["account"]
     return ChatIn.model_validate(
         {"chat_id": f"line:{key}", "platform": "line", "kind": _KINDS_OF_CHAT.get(kind)}
     )

@@ -1,11 +1,12 @@
 """Parse events of Baileys as `sock.ev.process` gives them, by their names, or what `messages.upsert` gives alone."""
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from pipeline.platforms import fields, kinds
-from pipeline.platforms.records import Edit, Event, Moderators, OtherId, ReadMessage, Skipped
+from pipeline.platforms.records import Edit, Event, Moderators, NewNumber, OtherId, ReadMessage, Skipped
 from schemas.errors import InvalidInput
 from schemas.messages import FORWARDED, ChatIn, ChatKind
 
@@ -27,6 +28,7 @@ _ENCRYPTED = (2, "CIPHERTEXT")
 _PLAIN = ("conversation", "extendedTextMessage")
 # numbers where protobuf's JSON is Baileys' own, names where it is `toJSON`'s
 _REVOKE, _EDIT, _REVOKED = (0, "REVOKE", None), (14, "MESSAGE_EDIT"), (1, "REVOKE")
+_CHANGED_NUMBER = (33, "GROUP_PARTICIPANT_CHANGE_NUMBER", 42, "INDIVIDUAL_CHANGE_NUMBER")
 
 
 def parse(value: Any) -> Iterator[Event]:
@@ -55,6 +57,8 @@ def _participants(raw: dict[str, Any], where: str) -> Iterator[Event]:
     elif action in ("promote", "demote"):
         named, former = (people, ()) if action == "promote" else ((), people)
         yield Moderators(where=where, chat_id=_chat_id(raw, "id"), people=named, former=former)
+    elif action == "modify" and len(people) == 1 and raw.get("author"):
+        yield NewNumber(where=where, chat_id=_person(raw["author"]), to=people[0], at=None)
     else:
         yield fields.not_kept(where, f"participants: {action}")
 
@@ -81,7 +85,7 @@ def _person(jid: object, other: object = None) -> str:
     user, _, server = chosen.partition("@")
     # a device of theirs stands after a colon
     number = user.partition(":")[0]
-    return f"whatsapp:{number}" if f"@{server}" in _PHONES else f"whatsapp:{number}@{server}"
+    return f"whatsapp:{number}" if f"@{server}" in ("@", *_PHONES) else f"whatsapp:{number}@{server}"
 
 
 def _chat_id(key: dict[str, Any], field: str = "remoteJid") -> str:
@@ -95,7 +99,19 @@ def _other(key: dict[str, Any], field: str) -> object:
     return next((key[name] for name in (f"{field}Alt", *beside) if key.get(name)), None)
 
 
-def _both_ids(key: dict[str, Any], where: str) -> Iterator[Event]:
+def _changed_number(raw: dict[str, Any], key: dict[str, Any], where: str) -> Iterator[Event]:
+    """Yield that whoever is named in a stub has the number in it from now on."""
+    new = next(iter(fields.list_of(raw.get("messageStubParameters"), "messageStubParameters")), None)
+    if isinstance(new, str) and new.startswith("{"):
+        new = json.loads(new)
+    at = fields.time_of(_seconds(raw.get("messageTimestamp")), "messageTimestamp")
+    if not key.get("participant") and str(key.get("remoteJid")).endswith(_GROUPS):
+        raise ValueError("key.participant is missing")
+    former = _author({**key, "fromMe": False})
+    yield NewNumber(where=where, chat_id=former, to=_person(new), at=at)
+
+
+def _both_ids(key: dict[str, Any], where: str, at: object) -> Iterator[Event]:
     """Yield that two ids are one person's, where the key has both."""
     in_group = str(key.get("remoteJid")).endswith(_GROUPS)
     field = "participant" if in_group else "remoteJid"
@@ -103,7 +119,8 @@ def _both_ids(key: dict[str, Any], where: str) -> Iterator[Event]:
     if isinstance(jid, str) and isinstance(other, str) and jid:
         used = _person(jid, other)
         ids = {_person(jid), _person(other)} - {used}
-        yield from (OtherId(where=where, other_id=each, id=used) for each in ids)
+        sent = fields.time_of(_seconds(at), "messageTimestamp")
+        yield from (OtherId(where=where, other_id=each, id=used, at=sent) for each in ids)
 
 
 def _author(key: dict[str, Any]) -> str:
@@ -125,8 +142,8 @@ def _deleted(key: dict[str, Any], where: str) -> Iterator[Event]:
     yield fields.deletion(where, _chat_id(key), key.get("id"), "key.id")
 
 
-def _deletion(key: dict[str, Any], where: str) -> Iterator[Event]:
-    yield fields.deletion(where, _chat_id(key), key.get("id"), "key.id", by=_by(key))
+def _deletion(key: dict[str, Any], where: str, at: object = None) -> Iterator[Event]:
+    yield fields.deletion(where, _chat_id(key), key.get("id"), "key.id", by=_by(key), at=_seconds(at))
 
 
 def _edit(key: dict[str, Any], where: str, content: Any, at: object) -> Edit:
@@ -159,7 +176,9 @@ def _message(raw: dict[str, Any], where: str) -> Iterator[Event]:
             at = held.get("timestampMs") or raw.get("messageTimestamp")
             yield _edit(target, where, held.get("editedMessage"), at)
         else:
-            yield from _deletion(target, where)
+            yield from _deletion(target, where, raw.get("messageTimestamp"))
+    elif raw.get("messageStubType") in _CHANGED_NUMBER and raw.get("messageStubParameters"):
+        yield from _changed_number(raw, key, where)
     elif not kind and raw.get("messageStubType") not in _ENCRYPTED:
         yield fields.not_kept(where, "message without content")
     else:
@@ -173,7 +192,7 @@ def _message(raw: dict[str, Any], where: str) -> Iterator[Event]:
         record = _record(raw, key, where, chat)
         if noted is None or not isinstance(record, Skipped):
             yield from (chat, record)
-        yield from _both_ids(key, where)
+        yield from _both_ids(key, where, raw.get("messageTimestamp"))
 
 
 def _record(raw: dict[str, Any], key: dict[str, Any], where: str, chat: ChatIn) -> ReadMessage:

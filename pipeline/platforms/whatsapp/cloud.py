@@ -1,21 +1,23 @@
 """Parse webhooks of WhatsApp's Cloud API, each a batch.
 
-A direct chat is called by the customer's number, which a person has in exports, too. Statuses of messages are counted.
+A direct chat is called by the customer's number, which a person has in exports, too, and by the business number that
+it is with. Statuses of messages are counted.
 """
 
 from collections.abc import Iterator
+from datetime import datetime
 from functools import partial
 from typing import Any
 
 from pipeline.platforms import fields, kinds
-from pipeline.platforms.records import Deletion, Event, NewChatId, OtherId, ReadMessage, Skipped
+from pipeline.platforms.records import Account, Event, NewNumber, OtherId, ReadMessage, Skipped
 from schemas.errors import InvalidInput
 from schemas.messages import FORWARDED, ChatIn
 
 KINDS = kinds.load("whatsapp_cloud")
 _MEDIA = {"image": "image", "video": "video", "audio": "audio", "voice": "audio", "sticker": "sticker"}
 _MEDIA |= {"document": "document"}
-_CHANGED_NUMBER = ("user_changed_number", "customer_changed_number")
+_CHANGED_NUMBER = ("user_changed_number", "customer_changed_number", "user_changed_user_id")
 
 
 def parse(value: Any) -> Iterator[Event]:
@@ -34,6 +36,11 @@ def _entry(raw: dict[str, Any], where: str) -> Iterator[Event]:
 
 def _change(raw: dict[str, Any], where: str) -> Iterator[Event]:
     value = fields.dict_of(raw.get("value"))
+    account = ""
+    if named := fields.dict_of(value, "metadata").get("phone_number_id"):
+        business = fields.id_of(named, "metadata.phone_number_id")
+        account = f"@{business}"
+        yield Account(where=where, platform="whatsapp", account=business)
     # people who hide their number have another id
     names = {
         str(person.get(key)): fields.name_of(profile.get("name"), profile.get("username"))
@@ -43,19 +50,20 @@ def _change(raw: dict[str, Any], where: str) -> Iterator[Event]:
         if person.get(key)
     }
     for listed in ("messages", "message_echoes"):
-        read = partial(_message, names=names, echo=listed == "message_echoes")
+        read = partial(_message, names=names, account=account, echo=listed == "message_echoes")
         yield from fields.each_of(fields.list_of(value.get(listed), listed), f"{where}.value.{listed}", read)
+    sent = next((message.get("timestamp") for message in fields.dicts_of(value.get("messages"))), None)
     for person in fields.dicts_of(value.get("contacts")):
         if (number := person.get("wa_id")) and (hidden := person.get("user_id")):
-            used = f"whatsapp:{fields.id_of(number, 'contacts.wa_id').lstrip('+')}"
-            other = f"whatsapp:{fields.id_of(hidden, 'contacts.user_id')}"
-            yield OtherId(where=where, other_id=other, id=used)
+            at = fields.time_of(sent, "messages.timestamp")
+            used, other = _person(number, "contacts.wa_id"), _person(hidden, "contacts.user_id")
+            yield OtherId(where=where, other_id=other, id=used, at=at, account=account)
     for _ in fields.list_of(value.get("statuses"), "statuses"):
         yield fields.not_kept(where, "statuses")
     # what was written before the business came: in threads, each with the customer's number, or an error
     history = [chunk for chunk in fields.dicts_of(value.get("history")) if "threads" in chunk]
     for thread in (thread for chunk in history for thread in fields.dicts_of(chunk["threads"])):
-        past = partial(_past, names=names, customer=thread.get("id"))
+        past = partial(_past, names=names, customer=thread.get("id"), account=account)
         yield from fields.each_of(
             fields.list_of(thread.get("messages"), "messages"), f"{where}.value.history", past
         )
@@ -64,37 +72,45 @@ def _change(raw: dict[str, Any], where: str) -> Iterator[Event]:
         yield KINDS.by_name(where, field) or fields.not_kept(where, field)
 
 
-def _past(raw: dict[str, Any], where: str, *, names: dict[str, Any], customer: object) -> Iterator[Event]:
+def _person(identifier: object, name: str) -> str:
+    return f"whatsapp:{fields.id_of(identifier, name).lstrip('+')}"
+
+
+def _past(
+    raw: dict[str, Any], where: str, *, names: dict[str, Any], customer: object, account: str
+) -> Iterator[Event]:
     """Yield a message of a thread, which is the customer's own or an answer to them."""
     sender = fields.id_of(raw.get("from") or raw.get("from_user_id"), "from").lstrip("+")
     echo = sender != fields.id_of(customer, "history.threads.id").lstrip("+")
-    yield from _message({"to": customer} | raw if echo else raw, where, names=names, echo=echo)
+    of_echo = {"to": customer} | raw
+    yield from _message(of_echo if echo else raw, where, names=names, account=account, echo=echo)
 
 
-def _message(raw: dict[str, Any], where: str, names: dict[str, Any], *, echo: bool) -> Iterator[Event]:
+def _message(
+    raw: dict[str, Any], where: str, names: dict[str, Any], account: str, *, echo: bool
+) -> Iterator[Event]:
+    kind = raw.get("type")
+    if not isinstance(kind, str):
+        raise ValueError("type is missing")  # noqa: TRY004  it is the sender's value that is wrong
+    held, at = fields.dict_of(raw.get(kind)), fields.time_of(raw.get("timestamp"), "timestamp")
+    if kind == "system" and held.get("type") in _CHANGED_NUMBER:
+        yield from _changed_number(raw, held, where, at)
+        return
     # people who hide their number have another id
     sender = fields.id_of(raw.get("from") or raw.get("from_user_id"), "from").lstrip("+")
     other = fields.id_of(raw.get("to"), "to").lstrip("+") if echo else sender
     group = raw.get("group_id")
-    key = fields.id_of(group, "group_id") if group else other
-    kind = raw.get("type")
-    if not isinstance(kind, str):
-        raise ValueError("type is missing")  # noqa: TRY004  it is the sender's value that is wrong
+    key = fields.id_of(group, "group_id") if group else f"{other}{account}"
     chat = fields.chat_of("whatsapp", f"whatsapp:{key}", kind="group" if group else "direct")
-    held = fields.dict_of(raw.get(kind))
-    at = fields.time_of(raw.get("timestamp"), "timestamp")
-    if kind == "system" and held.get("type") in _CHANGED_NUMBER:
-        number = fields.id_of(held.get("wa_id") or held.get("new_wa_id"), "system.wa_id")
-        yield NewChatId(where=where, chat_id=chat.chat_id, to=f"whatsapp:{number.lstrip('+')}")
-    elif kind in ("revoke", "edit"):
-        changed = fields.id_of(held.get("original_message_id"), f"{kind}.original_message_id")
+    if kind in ("revoke", "edit"):
+        name, by = f"{kind}.original_message_id", f"whatsapp:{sender}"
+        changed = fields.id_of(held.get("original_message_id"), name)
         if kind == "revoke":
-            yield Deletion(where=where, chat_id=chat.chat_id, external_id=changed)
+            yield fields.deletion(where, chat.chat_id, changed, name, by=by, at=raw.get("timestamp"))
         else:
             new = fields.dict_of(held.get("message"))
             content = fields.with_media(_text(new), _media(new))
-            author = f"whatsapp:{sender}"
-            yield fields.edit_alone(where, chat.chat_id, changed, content, at, sender_id=author)
+            yield fields.edit_alone(where, chat.chat_id, changed, content, at, sender_id=by)
     else:
         if (noted := KINDS.by_name(where, kind)) is not None:
             yield noted
@@ -103,6 +119,21 @@ def _message(raw: dict[str, Any], where: str, names: dict[str, Any], *, echo: bo
         record = _record(raw, where, chat, f"whatsapp:{sender}", fields.name_of(names.get(sender)), echo=echo)
         if noted is None or not isinstance(record, Skipped):
             yield from (chat, record)
+
+
+def _changed_number(
+    raw: dict[str, Any], held: dict[str, Any], where: str, at: datetime | None
+) -> Iterator[Event]:
+    """Yield that a person has another number; the id that stands for it, if it is hidden, changes with it."""
+    hidden, before = held.get("user_id"), held.get("previous_user_id")
+    number = held.get("wa_id") or held.get("new_wa_id")
+    former = _person(raw.get("from") or before or raw.get("from_user_id"), "from")
+    new = _person(number or hidden, "system.wa_id")
+    if raw.get("from") and before:
+        yield OtherId(where=where, other_id=_person(before, "system.previous_user_id"), id=former, at=at)
+    yield NewNumber(where=where, chat_id=former, to=new, at=at)
+    if number and hidden:
+        yield OtherId(where=where, other_id=_person(hidden, "system.user_id"), id=new)
 
 
 def _record(

@@ -1,15 +1,17 @@
 """SQL that moves a chat's messages, with all derived data, to another chat."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, TextClause, text
 
-from pipeline.store import vectors
+from pipeline.store import numbers, vectors
 from pipeline.store.chats import chat_languages
 from pipeline.store.chats.chats import CHAT_COLUMNS, Chat
 from pipeline.store.connections.statements import arrays, column, holds, run
 from pipeline.store.jobs import jobs
+from pipeline.store.numbers import THEIRS, told
 from pipeline.store.sessions import rollups
 from schemas.kinds import FORGET, INGEST, LANGUAGE
 from schemas.sessions import Session
@@ -18,6 +20,14 @@ _ADDRESS = text("""
     SELECT moved_to FROM chats c WHERE chat_id = :chat AND moved_to IS NOT NULL AND NOT EXISTS (
         SELECT 1 FROM messages m
         WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id AND m.external_id = :external)
+""")
+_MOVED_ON = text("""
+    WITH RECURSIVE later AS (
+        SELECT new_id FROM changed_numbers WHERE id = :number
+        UNION SELECT c.new_id FROM changed_numbers c JOIN later ON c.id = later.new_id
+    )
+    SELECT m.chat_id FROM later JOIN messages m ON m.chat_id = later.new_id || :account AND m.external_id = :external
+    WHERE NOT EXISTS (SELECT 1 FROM messages WHERE chat_id = :chat AND external_id = :external) LIMIT 1
 """)
 _STILL_THERE = text(
     "SELECT external_id FROM messages WHERE chat_id = :chat AND external_id = ANY(:externals)"
@@ -29,13 +39,22 @@ _UNDER_WAY = text(f"""
             AND w.key = CAST(r.id AS text) AND w.dead_at IS NOT NULL))
 """)
 _LOCK = text(f"SELECT {CHAT_COLUMNS} FROM chats WHERE chat_id = ANY(:chats) ORDER BY chat_id FOR UPDATE")
-_ARRIVALS = text("SELECT message_id FROM arrivals WHERE chat_id = :chat ORDER BY message_id LIMIT :limit")
-_SESSIONS = text("""
+# of a chat whose number moved on, only what its former owner's chat holds
+_SAID = f"(CAST(:until AS timestamptz) IS NULL OR {told('m')} <= :until)"
+_ARRIVALS = text(f"""
+    SELECT message_id FROM arrivals a WHERE chat_id = :chat AND (CAST(:until AS timestamptz) IS NULL OR EXISTS (
+        SELECT 1 FROM messages m WHERE m.chat_id = :chat AND m.id = a.message_id AND {told("m")} <= :until))
+    ORDER BY message_id LIMIT :limit
+""")
+_SESSIONS = text(f"""
     SELECT id FROM (
         SELECT id, sum(message_count) OVER (ORDER BY session_key, started_at) AS held,
             row_number() OVER (ORDER BY session_key, started_at) AS place
-        FROM (SELECT id, session_key, started_at, message_count FROM conversation_sessions
-            WHERE chat_id = :chat AND status <> 'merged'
+        FROM (SELECT id, session_key, started_at, message_count FROM conversation_sessions s
+            WHERE chat_id = :chat AND status <> 'merged' AND (CAST(:until AS timestamptz) IS NULL
+                OR started_at <= :until AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.chat_id = :chat
+                    AND m.session_key = s.session_key AND m.sent_at BETWEEN s.started_at AND s.ended_at
+                    AND {told("m")} > :until))
             ORDER BY session_key, started_at LIMIT :limit) earliest) counted
     WHERE held <= :messages OR place = 1
 """)
@@ -45,7 +64,7 @@ _INSIDE = text("""
     JOIN messages m ON m.chat_id = :chat AND m.session_key = session.key
         AND m.sent_at BETWEEN session.start AND session.until
 """)
-_LEFT = text("SELECT id FROM messages WHERE chat_id = :chat ORDER BY id LIMIT :limit")
+_LEFT = text(f"SELECT id FROM messages m WHERE chat_id = :chat AND {_SAID} ORDER BY id LIMIT :limit")
 _COPIES = text("""
     SELECT counted.messages, counted.copies, m.sender_name, m.content, m.sent_at FROM (
         SELECT count(*) AS messages, count(there.id) AS copies,
@@ -83,9 +102,11 @@ def moved_id(external_id: str) -> str:
 def address(connection: Connection, chat_id: str, external_id: str) -> tuple[str, str]:
     """Return the current chat and id of a message, given those that it had before a move."""
     into = connection.scalar(_ADDRESS, {"chat": chat_id, "external": external_id})
-    if into is None:
-        return chat_id, external_id
-    return into, names(connection, chat_id, into, [external_id])[0]
+    if into is not None:
+        return into, names(connection, chat_id, into, [external_id])[0]
+    number, account = numbers.of_chat(chat_id)
+    values = {"chat": chat_id, "number": number, "account": account, "external": external_id}
+    return connection.scalar(_MOVED_ON, values) or chat_id, external_id
 
 
 def chat_of(connection: Connection, message_id: int) -> str | None:
@@ -119,9 +140,15 @@ def is_moving(connection: Connection) -> bool:
     return holds(connection, _UNDER_WAY)
 
 
-def unfinished(connection: Connection) -> bool:
-    """Tell whether something is being forgotten, removed or moved."""
-    return holds(connection, "SELECT EXISTS (SELECT 1 FROM forget_receipts WHERE finished_at IS NULL)")
+_UNFINISHED = text("""
+    SELECT EXISTS (SELECT 1 FROM forget_receipts WHERE finished_at IS NULL AND (CAST(:ids AS text[]) IS NULL
+        OR NOT subject ? 'chats' OR subject->>'chat_id' = ANY(:ids) OR subject->>'into' = ANY(:ids)))
+""")
+
+
+def unfinished(connection: Connection, ids: Sequence[str] | None = None) -> bool:
+    """Tell whether something is being forgotten, removed or moved; with `ids`, not counting other people's numbers."""
+    return holds(connection, _UNFINISHED, ids=ids)
 
 
 _REDIRECT = (
@@ -167,14 +194,16 @@ def lock(connection: Connection, chat_ids: Sequence[str]) -> dict[str, Chat]:
     return {row.chat_id: Chat(**row._mapping) for row in run(connection, _LOCK, chats=chat_ids)}
 
 
-def arrivals(connection: Connection, chat_id: str, limit: int) -> list[int]:
-    """Return messages of a chat that wait for their place, those in quarantine among them."""
-    return column(connection, _ARRIVALS, chat=chat_id, limit=limit)
+def arrivals(connection: Connection, chat_id: str, limit: int, until: datetime | None = None) -> list[int]:
+    """Return messages of a chat up to a time that wait for their place, those in quarantine among them."""
+    return column(connection, _ARRIVALS, chat=chat_id, limit=limit, until=until)
 
 
-def sessions(connection: Connection, chat_id: str, messages: int, limit: int) -> list[int]:
-    """Return a chat's earliest sessions by key, up to both limits, but at least one."""
-    return column(connection, _SESSIONS, chat=chat_id, messages=messages, limit=limit)
+def sessions(
+    connection: Connection, chat_id: str, messages: int, limit: int, until: datetime | None = None
+) -> list[int]:
+    """Return a chat's earliest sessions by key, up to both limits, but at least one; none with later messages."""
+    return column(connection, _SESSIONS, chat=chat_id, messages=messages, limit=limit, until=until)
 
 
 def messages_of_sessions(connection: Connection, chat_id: str, sessions: Sequence[Session]) -> list[int]:
@@ -183,9 +212,11 @@ def messages_of_sessions(connection: Connection, chat_id: str, sessions: Sequenc
     return column(connection, _INSIDE, chat=chat_id, **arrays("keys starts ends", ranges))
 
 
-def messages_outside_sessions(connection: Connection, chat_id: str, limit: int) -> list[int]:
-    """Return messages of a chat that are in no session, once there are no others."""
-    return column(connection, _LEFT, chat=chat_id, limit=limit)
+def messages_left(
+    connection: Connection, chat_id: str, limit: int, until: datetime | None = None
+) -> list[int]:
+    """Return messages of a chat up to a time, once the whole sessions are moved."""
+    return column(connection, _LEFT, chat=chat_id, limit=limit, until=until)
 
 
 def copies(connection: Connection, chat_id: str, into: str, derived: str) -> Row[Any]:
@@ -206,11 +237,18 @@ class Moved(NamedTuple):
     lexemes: int
 
 
-def _move_messages(also: str) -> TextClause:
+# ids of a platform whose numbers move on are unique in all its chats; somebody may have forged one
+_KEPT_ID = f"""CASE WHEN EXISTS (SELECT 1 FROM messages o WHERE o.chat_id = :into AND o.external_id = m.external_id)
+    THEN {moved_id("m.external_id")} ELSE m.external_id END"""
+
+
+def _move_messages(also: str, *, keeps_ids: bool) -> TextClause:
+    named, answered = (
+        (_KEPT_ID, "m.reply_to") if keeps_ids else (moved_id("m.external_id"), moved_id("m.reply_to"))
+    )
     return text(f"""
         WITH moved AS (
-            UPDATE messages m SET chat_id = :into, external_id = {moved_id("m.external_id")},
-                reply_to = {moved_id("m.reply_to")}
+            UPDATE messages m SET chat_id = :into, external_id = {named}, reply_to = {answered}
             WHERE m.chat_id = :chat AND m.id = ANY(:ids)
             RETURNING m.tenant_id, m.id, length(m.tsv) AS lexemes
         ), waiting AS (
@@ -225,9 +263,11 @@ def _move_messages(also: str) -> TextClause:
     """)
 
 
-def messages(connection: Connection, chat_id: str, into: str, ids: Sequence[int]) -> Moved:
+def messages(
+    connection: Connection, chat_id: str, into: str, ids: Sequence[int], *, keeps_ids: bool = False
+) -> Moved:
     """Move messages with their cues, vectors and arrivals, in one statement: references to partitions name the chat."""
-    statement = _move_messages(_MOVE_VECTORS if vectors.exist(connection) else "")
+    statement = _move_messages(_MOVE_VECTORS if vectors.exist(connection) else "", keeps_ids=keeps_ids)
     return Moved(*map(int, run(connection, statement, chat=chat_id, into=into, ids=ids).one()))
 
 
@@ -238,44 +278,61 @@ def move_sessions(connection: Connection, into: str, session_ids: Sequence[int])
         run(connection, _MOVE_SESSION_VECTORS, into=into, ids=session_ids)
 
 
+_ALL = "CAST(:came AS timestamptz) IS NULL"
 _REST = (
     # pointers to merged sessions
-    """
+    f"""
     UPDATE conversation_sessions SET chat_id = :into WHERE id = ANY(ARRAY(
-        SELECT id FROM conversation_sessions WHERE chat_id = :chat ORDER BY id LIMIT :limit))
+        SELECT id FROM conversation_sessions WHERE chat_id = :chat
+            AND ({_ALL} OR status = 'merged' AND started_at <= :until) ORDER BY id LIMIT :limit))
     """,
-    """
+    f"""
     UPDATE query_log SET chat_id = :into WHERE context_id = ANY(ARRAY(
-        SELECT context_id FROM query_log WHERE chat_id = :chat ORDER BY context_id LIMIT :limit))
+        SELECT context_id FROM query_log WHERE chat_id = :chat AND ({_ALL} OR asked_at < :came)
+        ORDER BY context_id LIMIT :limit))
     """,
-    """
-    UPDATE memories SET learned_in = :into
-    WHERE id = ANY(ARRAY(SELECT id FROM memories WHERE learned_in = :chat ORDER BY id LIMIT :limit))
-    """,
-    """
-    UPDATE memories SET also_in = array_replace(also_in, :chat, :into)
-    WHERE id = ANY(ARRAY(SELECT id FROM memories WHERE :chat = ANY(also_in) ORDER BY id LIMIT :limit))
-    """,
-    """
+    f"""
     UPDATE memory_evidence SET chat_id = :into WHERE (memory_id, message_id) IN (
-        SELECT memory_id, message_id FROM memory_evidence WHERE chat_id = :chat
+        SELECT memory_id, message_id FROM memory_evidence WHERE chat_id = :chat AND ({_ALL} OR said_at <= :until)
         ORDER BY memory_id, message_id LIMIT :limit)
     """,
-    """
-    UPDATE llm_calls SET chat_id = :into
-    WHERE id = ANY(ARRAY(SELECT id FROM llm_calls WHERE chat_id = :chat ORDER BY id LIMIT :limit))
+    f"""
+    UPDATE memories SET learned_in = :into WHERE id = ANY(ARRAY(
+        SELECT id FROM memories m WHERE learned_in = :chat AND ({_ALL} OR {THEIRS}) ORDER BY id LIMIT :limit))
+    """,
+    f"""
+    UPDATE memories SET also_in = array_replace(also_in, :chat, :into) WHERE id = ANY(ARRAY(
+        SELECT id FROM memories m WHERE :chat = ANY(also_in) AND ({_ALL} OR {THEIRS}) ORDER BY id LIMIT :limit))
+    """,
+    f"""
+    UPDATE llm_calls SET chat_id = :into WHERE id = ANY(ARRAY(
+        SELECT id FROM llm_calls WHERE chat_id = :chat AND ({_ALL} OR called_at < :came) ORDER BY id LIMIT :limit))
     """,
 )
 
 
-def move_rest(connection: Connection, chat_id: str, into: str, limit: int) -> bool:
-    """Move up to `limit` rows of each other table that names a chat; tell whether there were any."""
-    return any(run(connection, text(sql), chat=chat_id, into=into, limit=limit).rowcount for sql in _REST)
+def move_rest(
+    connection: Connection,
+    chat_id: str,
+    into: str,
+    limit: int,
+    until: datetime | None = None,
+    came: datetime | None = None,
+) -> bool:
+    """Move up to `limit` rows of each other table that names a chat; tell whether there were any.
+
+    With `until`, only what was said up to then, or made before somebody else `came`.
+    """
+    values = {"chat": chat_id, "into": into, "limit": limit, "until": until, "came": came}
+    return any(run(connection, text(sql), **values).rowcount for sql in _REST)
 
 
-def clear(connection: Connection, tenant_id: str, chat_id: str, into: str) -> None:
-    """Delete what a moved chat leaves behind, and its jobs; have its weeks rolled up in the new chat."""
-    for statement in _CLEAR:
+def clear(connection: Connection, tenant_id: str, chat_id: str, into: str, *, whole: bool = True) -> None:
+    """Delete what a moved chat leaves behind, and its jobs; have its weeks rolled up in the new chat.
+
+    Unless it is moved as a `whole`, its members and where its sessions close are somebody else's.
+    """
+    for statement in _CLEAR if whole else _CLEAR[-1:]:
         run(connection, statement, tenant=tenant_id, chat=chat_id)
     jobs.drop(connection, tenant_id, [INGEST, LANGUAGE], [chat_id])
     # moved messages are indexed in the language of the former chat

@@ -80,6 +80,37 @@ def set_tenant_setting(connection: Connection, tenant_id: str, name: str, value:
     run(connection, _SET_SETTING, tenant=tenant_id, setting={name: value})
 
 
+MAX_ACCOUNTS = 100
+"""Accounts of ours on a platform that are listed; more have direct chats of their own, too."""
+_ADD_ACCOUNT = text(f"""
+    UPDATE tenants SET settings = settings
+        || jsonb_build_object(CAST(:name AS text),
+            coalesce(settings->CAST(:name AS text), '[]') || to_jsonb(CAST(:account AS text)))
+    WHERE tenant_id = :tenant AND NOT coalesce(settings->CAST(:name AS text), '[]') ? :account
+        AND jsonb_array_length(coalesce(settings->CAST(:name AS text), '[]')) < {MAX_ACCOUNTS}
+""")
+ACCOUNTS = "accounts:"
+"""Of a platform in the settings: those of ours that it has named, in the order of their coming."""
+
+
+def accounts(connection: Connection, platform: str) -> list[str]:
+    """Return the accounts of ours that a platform has named, in the order of their coming."""
+    listed: list[str] = tenant_settings(connection).get(f"{ACCOUNTS}{platform}", [])
+    return listed
+
+
+def direct_with(connection: Connection, person: str) -> list[str]:
+    """Return the ids that direct chats with a person may have, one for each account of ours but the first."""
+    others = accounts(connection, person.partition(":")[0])[1:]
+    return [person, *(f"{person}@{account}" for account in others)]
+
+
+def add_account(connection: Connection, tenant_id: str, platform: str, account: str) -> None:
+    """Note an account of ours on a platform; the tenant's first one is not named in ids."""
+    ensure_tenant(connection, tenant_id)
+    run(connection, _ADD_ACCOUNT, tenant=tenant_id, name=f"{ACCOUNTS}{platform}", account=account)
+
+
 def tenant_ids(connection: Connection) -> list[str]:
     """Return the id of every tenant (maintenance)."""
     return column(connection, "SELECT tenant_id FROM tenants ORDER BY tenant_id")
@@ -106,6 +137,8 @@ class Chat:
     language_by: str | None = None
     # its number of messages when its language was last detected
     language_at: int = 0
+    # its number moved on, and the former owner's messages are not out yet: nothing of it is shown
+    emptying: bool = False
 
     @property
     def mean_length(self) -> float:
@@ -115,7 +148,7 @@ class Chat:
 
 CHAT_COLUMNS = (
     "chat_id, platform, kind, title, time_zone, language, message_count, lexeme_count, memory, moved_to, "
-    "language_by, language_at"
+    "language_by, language_at, emptying"
 )
 
 _GET = text(f"SELECT {CHAT_COLUMNS} FROM chats WHERE chat_id = :chat")
@@ -131,9 +164,11 @@ def get(connection: Connection, chat_id: str) -> Chat | None:
 
 
 def get_current(connection: Connection, chat_id: str) -> Chat | None:
-    """Return a chat, or the one it was moved to; None if the tenant has no chat of that id."""
+    """Return a chat, or the one it was moved to; None if the tenant has no chat of that id, or it is being emptied."""
     chat = get(connection, chat_id)
-    return chat if chat is None or chat.moved_to is None else get(connection, chat.moved_to)
+    if chat is not None and chat.moved_to is not None:
+        chat = get(connection, chat.moved_to)
+    return None if chat is None or chat.emptying else chat
 
 
 def require_unmoved(chat: Chat | None) -> None:

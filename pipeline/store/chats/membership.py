@@ -100,7 +100,7 @@ PRESENT = """
             ARRAY(SELECT i.person FROM ids i
                 JOIN chat_members m ON m.chat_id = c.chat_id AND m.sender_id = i.sender_id) AS persons
         FROM chats c WHERE c.chat_id IN (SELECT chat_id FROM candidates)
-            AND (NOT c.apart OR (SELECT only_chats FROM policy) IS NOT NULL) AND NOT EXISTS (
+            AND (NOT c.apart OR (SELECT only_chats FROM policy) IS NOT NULL) AND NOT c.emptying AND NOT EXISTS (
             SELECT 1 FROM present p
             WHERE NOT EXISTS (SELECT 1 FROM chat_members m
                     WHERE m.chat_id = c.chat_id AND m.sender_id = p.person OFFSET 0)

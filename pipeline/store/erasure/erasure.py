@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, text
 
 from pipeline.store import llm_calls
+from pipeline.store.chats.chats import ACCOUNTS
 from pipeline.store.connections.statements import column, number, run
 from pipeline.store.jobs import jobs
 from pipeline.store.sessions import rollups
@@ -57,7 +58,12 @@ _DELETE_CHAT = text("""
 """)
 _DELETE_BACKFILLS = text("DELETE FROM backfills WHERE tenant_id = :tenant AND filter->>'chat_id' = :chat")
 _EMPTY_TENANT = (
-    text("UPDATE tenants SET settings = '{}' WHERE tenant_id = :tenant"),
+    # which account of ours came first stays: the ids of direct chats would change
+    text(f"""
+        UPDATE tenants SET settings = (SELECT coalesce(jsonb_object_agg(key, value), '{{}}')
+            FROM jsonb_each(settings) WHERE starts_with(key, '{ACCOUNTS}')) WHERE tenant_id = :tenant
+    """),
+    text("DELETE FROM changed_numbers WHERE tenant_id = :tenant AND until <= :until"),
     text("DELETE FROM users WHERE tenant_id = :tenant AND created_at <= :until"),
     text("DELETE FROM backfills WHERE tenant_id = :tenant AND created_at <= :until"),
     text("DELETE FROM digests WHERE tenant_id = :tenant AND created_at <= :until"),

@@ -12,6 +12,7 @@ import psycopg
 from psycopg.types.json import Jsonb
 from sqlalchemy import Connection, text
 
+from pipeline.store import numbers
 from pipeline.store.chats.chat_languages import DECLARED
 from pipeline.store.chats.chats import DESCRIBED, Chat, described
 from pipeline.store.connections.engines import driver_of
@@ -64,7 +65,9 @@ _PUT = f"""
         SELECT language FROM chats
         WHERE chat_id = %(chat)s AND moved_to IS NULL AND (%(looked)s OR {_AS_DESCRIBED} AND {_LANGUAGE_AS_DESCRIBED}
             AND (SELECT key FROM tenant_keys) IS NOT DISTINCT FROM CAST(%(key)s AS bytea)
-            AND NOT EXISTS (SELECT 1 FROM suppression_list WHERE hash = ANY(CAST(%(hashes)s AS bytea[]))))
+            AND NOT EXISTS (SELECT 1 FROM suppression_list WHERE hash = ANY(CAST(%(hashes)s AS bytea[])))
+            AND NOT EXISTS (SELECT 1 FROM changed_numbers
+                WHERE id = ANY(CAST(%(numbers)s AS text[])) AND until >= CAST(%(earliest)s AS timestamptz)))
     ), edits AS (
         DELETE FROM pending_changes USING allowed WHERE chat_id = %(chat)s AND external_id = ANY(%(externals)s)
         RETURNING external_id, sender_id, content, token_count, edited_at, original_bytes
@@ -176,7 +179,8 @@ def put_at_once(
     """Return the statements of `begin` and `put` for one trip (`Database.one_trip`).
 
     Its row is `(new messages, whether they were stored)`. They are not if there is no such chat, it has another id
-    now, or it is not as described; if the tenant's key is not `key`; if one of the `hashes` is suppressed.
+    now, or it is not as described; if the tenant's key is not `key`; if one of the `hashes` is suppressed; if a number
+    has moved on since.
     """
     values = _values(tenant_id, chat, messages, priority, trace_id)
     values |= {"key": key, "hashes": list(hashes), "only_chats": only_chats}
@@ -207,6 +211,8 @@ def _values(
         "chat": chat.chat_id,
         "messages": Jsonb(rows),
         "externals": [message.external_id for message, _ in messages],
+        "numbers": [numbers.of_chat(chat.chat_id)[0], *{message.sender_id for message, _ in messages}],
+        "earliest": min((message.sent_at for message, _ in messages), default=None),
         "source": platform_of(chat.chat_id),
         "priority": priority,
         "trace": trace_id,

@@ -183,7 +183,7 @@ def read(
     row = row_of(chat_id)
     if row.moved_to is not None:
         row = row_of(row.moved_to)
-    return None if row.chat_id is None else _snapshot(row, of_key)
+    return None if row.chat_id is None or row.emptying else _snapshot(row, of_key)
 
 
 def lexemes_of(connection: Connection, snapshot: ChatSnapshot, texts: Iterable[str]) -> dict[str, list[str]]:

@@ -14,13 +14,13 @@ from fastapi import APIRouter, Path, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, PlainTextResponse
 
-from pipeline.events import apply_events, count_events, messages_of_one_chat
+from pipeline.events import apply_events, count_events, messages_of_one_chat, with_accounts
 from pipeline.ingest import accept
 from pipeline.ingest.accept import MessageLimits
 from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.platforms import webhooks
 from pipeline.platforms import webhooks as platform_events
-from pipeline.platforms.records import OTHER_CHAT, Broken, Event, Record, Skipped, Unread
+from pipeline.platforms.records import OTHER_CHAT, Account, Broken, Event, Record, Skipped, Unread
 from pipeline.store import api_keys
 from pipeline.store.api_keys import SecretSource
 from schemas.bots import MAX_NAMED, EventsReceipt
@@ -73,6 +73,7 @@ async def post_events(request: Request, platform: Platform) -> Response:
             accept.report_left_out, api.database, caller.tenant, platform, _UNREADABLE, {}
         )
         raise
+    events = await _with_accounts(api.for_chats(caller.key.chats), caller, events)
     if named := _chats_of(events):
         caller.require_chats(named)
     return _answer(await store(api, caller, platform, events, in_loop=len(body) <= LOOP_BYTES))
@@ -110,8 +111,10 @@ async def post_hook(request: Request, platform: Platform, source_id: str) -> Res
             events = await off_loop(request, body, lambda: proven(body))
         if isinstance(events, Response):
             return events
-        caller, allowed = Caller(source.key, OPEN), list(_only_of(source.key.chats, events))
-        api, in_loop = state_of(request).for_chats(source.key.chats), len(body) <= LOOP_BYTES
+        caller, in_loop = Caller(source.key, OPEN), len(body) <= LOOP_BYTES
+        # the platform has proven which account of ours it is
+        events = await _with_accounts(state_of(request), caller, events)
+        allowed, api = list(_only_of(source.key.chats, events)), state_of(request).for_chats(source.key.chats)
         receipt = await store(api, caller, platform, allowed, in_loop=in_loop)
     except InvalidInput as error:
         receipt = EventsReceipt(request_id=request_id())
@@ -211,7 +214,7 @@ def _readable(platform: str, value: Any) -> list[Event]:
     """Return a platform's events. Raises `InvalidInput` if none can be read."""
     events = platform_events.parse_events(platform, value)
     broken = [event for event in events if isinstance(event, Broken)]
-    if broken and all(isinstance(event, Broken | ChatIn) for event in events):
+    if broken and all(isinstance(event, Account | Broken | ChatIn) for event in events):
         reason = "; ".join(f"{event.where}: {event.reason}" for event in broken[:MAX_NAMED])
         raise InvalidInput(reason, field=broken[0].where)
     return events
@@ -224,6 +227,12 @@ def _only_of(chats: Collection[str] | None, events: Iterable[Event]) -> Iterator
             yield event
         elif not isinstance(event, ChatIn):
             yield Skipped(where=event.where, reason=OTHER_CHAT)
+
+
+async def _with_accounts(api: ApiState, caller: Caller, events: list[Event]) -> list[Event]:
+    if not any(isinstance(event, Account) for event in events):
+        return events
+    return await run_in_threadpool(with_accounts, api.database, caller.key.tenant, events)
 
 
 def _chats_of(events: Iterable[Event]) -> set[str]:
