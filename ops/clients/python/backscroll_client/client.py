@@ -17,9 +17,9 @@ import httpx
 from backscroll_client import calls
 from backscroll_client.buffer import Buffer
 from backscroll_client.calls import Call
-from backscroll_client.errors import BackscrollError
+from backscroll_client.errors import BackscrollError, BufferUnusable
 from backscroll_client.exchange import Exchange
-from backscroll_client.values import SetAside
+from backscroll_client.values import Chat, Message, SetAside
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -74,6 +74,13 @@ class _Settings(Exchange):
     def waiting(self) -> int:
         """The number of messages and changes in the buffer that are to be sent."""
         return self._buffer.waiting if self._buffer is not None else 0
+
+    def add_later(self, chat: str | Chat, *messages: Message) -> None:
+        """Write messages into the buffer for the next call to send, without waiting. Raises `BufferUnusable`."""
+        if self._buffer is None:
+            raise BufferUnusable("there is no buffer: give one, or set BACKSCROLL_BUFFER")
+        _, numbers = self._buffer.append(calls.add(chat, *messages))
+        self._buffer.release(numbers)
 
     async def _set_aside(self) -> list[SetAside]:
         """Return the requests in the buffer that the API refused for good, with its reasons."""

@@ -98,10 +98,9 @@ class BackscrollStore(BaseStore):
         return self.memory.memories(agent_id=self.agent_id, source=_source(namespace, key))
 
     def _put(self, op: PutOp) -> None:
-        newest, *others = self._at(op.namespace, op.key) or [None]
-        if op.value is None:
-            others += [newest] if newest else []
-        else:
+        kept = self._at(op.namespace, op.key)
+        newest, others = (None, kept) if op.value is None or not kept else (kept[0], kept[1:])
+        if op.value is not None:
             metadata = {
                 "namespace": _labels(op.namespace),
                 "key": op.key,
@@ -122,9 +121,8 @@ class BackscrollStore(BaseStore):
             receipt = self.memory.edit_memory(known["id"], content=content, metadata=metadata)
         else:
             # by its document_id it is no other item's memory, though the words be the same
-            more = {"document_id": source, "source": source, "metadata": metadata}
-            owner = {"user_id": user_id} if user_id is not None else {}
-            receipt = self.memory.remember(content, agent_id=self.agent_id, **owner, **more)
+            more: dict[str, Any] = {"document_id": source, "source": source, "metadata": metadata}
+            receipt = self.memory.remember(content, agent_id=self.agent_id, user_id=user_id, **more)
             if known is not None:
                 self.memory.delete_memory(known["id"])
         if receipt["outcome"] == "kept_out":

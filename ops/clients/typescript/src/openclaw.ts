@@ -1,10 +1,14 @@
 /** OpenClaw: keeps every message of every chat with its author, and brings the context before the prompt is built. */
 import { definePluginEntry } from "openclaw/plugin-sdk/plugin-entry";
+import type { Message } from "./calls.js";
 import { Backscroll, type Options } from "./client.js";
 import { BufferUnusable } from "./errors.js";
+import { sleep } from "./exchange.js";
 
-/** Nothing waits for memory longer. */
-const TIMEOUT_MS = 300;
+/** For which a prompt waits for memory. */
+const WAIT_MS = 300;
+/** For an answer that is asked for when a turn begins. */
+const PATIENCE_MS = 10_000;
 const DEFAULT_BUFFER = "~/.openclaw/backscroll.jsonl";
 const DEFAULT_BUDGET_TOKENS = 1500;
 /** Where the process keeps its client, as a reloaded plugin must not open the buffer twice. */
@@ -15,21 +19,68 @@ export default definePluginEntry({
   name: "Backscroll",
   description: "Remembers every message of every chat with its author, and brings what matters before the prompt.",
   register(api) {
-    const config = api.pluginConfig ?? {};
+    const { budgetTokens = DEFAULT_BUDGET_TOKENS, ...config } = api.pluginConfig ?? {};
     let memory: Backscroll | undefined;
     // at the first message: other programs of OpenClaw load plugins, too, to look at them
     const opened = () => (memory ??= open({ ...config, buffer: api.resolvePath(config.buffer ?? DEFAULT_BUFFER), log: api.logger }));
+    api.logger.info("DEBUG " + api.resolvePath(config.buffer ?? DEFAULT_BUFFER) + JSON.stringify(api.pluginConfig));
 
-    api.on("message_received", (event, ctx) => {
-      console.error("RECEIVED", JSON.stringify([event, ctx]));
-    });
+    const keep = (chatId: string | undefined, isDirect: boolean | undefined, message: Message) => {
+      if (!chatId || !message.content) return;
+      const chat = isDirect === undefined ? chatId : { chat_id: chatId, kind: isDirect ? ("direct" as const) : ("group" as const) };
+      void opened().add(chat, message).catch((error) => api.logger.error(`what was said in ${chatId} is not remembered: ${error.message}`));
+    };
+
+    // the internal event, and not the hook `message_received`, is also told of groups' messages that mention nobody
+    api.registerHook("message:received", ({ sessionKey, context }) => {
+      const { channelId: channel, metadata = {} } = context;
+      const thread = metadata.threadId == null ? {} : { thread: String(metadata.threadId) };
+      keep(idOf(channel, context.conversationId), !isGroup(sessionKey, context.from), {
+        ...(context.messageId ? { external_id: context.messageId } : {}),
+        ...(context.timestamp ? { sent_at: context.timestamp } : {}),
+        sender_id: idOf(channel, metadata.senderId) ?? idOf(channel, context.from)!,
+        ...(metadata.senderName ? { sender_name: metadata.senderName } : {}),
+        content: context.content,
+        ...thread,
+      });
+    }, { name: "backscroll", description: "Keeps every message with its author." });
+
     api.on("message_sent", (event, ctx) => {
-      console.error("SENT", JSON.stringify([event, ctx]));
+      if (!event.success) return;
+      const { channelId: channel, sessionKey } = ctx;
+      keep(idOf(channel, ctx.conversationId ?? event.to), sessionKey && !isGroup(sessionKey) ? true : undefined, {
+        ...(event.messageId ? { external_id: event.messageId } : {}),
+        sender_id: `openclaw:${sessionKey?.split(":")[1] ?? "agent"}`,
+        role: "assistant",
+        content: event.content,
+      });
     });
+
+    // a turn begins long before its prompt is built
+    const asked = new Map<string, Promise<string>>();
+    const ask = (ctx: any, question: string): Promise<string> => {
+      const [chatId, user] = [idOf(ctx.channel, ctx.chatId), idOf(ctx.channel, ctx.senderId)];
+      if (!chatId || !question || ctx.trigger !== "user") return Promise.resolve("");
+      const fields = { ...(user ? { user_id: user } : {}), budget_tokens: budgetTokens };
+      return opened()
+        .context(chatId, question, fields, { signal: AbortSignal.timeout(PATIENCE_MS) })
+        .then((context) => context.background)
+        .catch((error) => (api.logger.warn(`the agent answers without memory: ${error.message}`), ""));
+    };
+
+    api.on("before_model_resolve", (event, ctx) => {
+      if (ctx.runId) asked.set(ctx.runId, ask(ctx, event.prompt?.trim()));
+    });
+
     api.on("before_prompt_build", async (event, ctx) => {
-      console.error("PROMPT", JSON.stringify([{ ...event, messages: event.messages?.length }, ctx]));
-      return { prependContext: "CONTEXT-MARK" };
+      const answer = asked.get(ctx.runId) ?? ask(ctx, (event.currentUserMessage ?? event.prompt)?.trim());
+      asked.delete(ctx.runId);
+      const background = await Promise.race([answer, sleep(WAIT_MS / 1000)]);
+      if (background === undefined) api.logger.warn(`the agent answers without memory: no answer within ${WAIT_MS} ms`);
+      return background ? { prependContext: background } : undefined;
     });
+
+    api.on("gateway_stop", () => memory?.close());
   },
 });
 
@@ -40,8 +91,23 @@ function open(options: Options): Backscroll {
     held[HELD] = new Backscroll(options);
   } catch (error) {
     if (!(error instanceof BufferUnusable)) throw error;
-    options.log?.error(`without a buffer, as ${error.message}`);
+    options.log?.error(`what is said while the API is away is lost: ${error.message}`);
     held[HELD] = new Backscroll({ ...options, buffer: "" });
   }
   return held[HELD]!;
+}
+
+/** An id as Backscroll has it of the platform's own events: `telegram:-100420`, `discord:420`. */
+function idOf(channel: string | undefined, id: unknown): string | undefined {
+  const own = String(id ?? "")
+    .replace(new RegExp(`^${channel}:`), "")
+    .replace(/^(group|channel|direct|dm|user|chat|conversation):/, "")
+    .replace(/:(topic|thread):.*$/, "")
+    .replace(channel === "whatsapp" ? /^\+|@s\.whatsapp\.net$/g : /$^/, "");
+  return channel && own ? `${channel}:${own}` : undefined;
+}
+
+/** Whether a chat is surely a group; else it is taken for a direct one, of which nothing is shown elsewhere. */
+function isGroup(sessionKey: string | undefined, from?: string): boolean {
+  return /:(group|channel):/.test(`${sessionKey}: ${from}`);
 }
