@@ -9,7 +9,7 @@ import os
 import re
 import threading
 import uuid
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache, wraps
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from agent.memory_provider import MemoryProvider
 from hermes_constants import get_hermes_home
 
 from backscroll_client.client import NOT_TO_STOP_A_BOT, Backscroll
-from backscroll_client.values import Chat, Message
+from backscroll_client.values import Chat, Context, Message
 
 log = logging.getLogger("backscroll_client.hermes")
 
@@ -26,7 +26,7 @@ PATIENCE_SECONDS = 0.3
 FLUSH_SECONDS = 5.0
 """Between two tries to send what waits."""
 BUDGET_TOKENS = 1500
-MAX_QUESTIONS = 4
+MAX_QUESTIONS = 8
 """On their way at a time."""
 DIRECT = {"dm", "direct", "private"}
 OBSERVED = re.compile(r"\[(?P<name>.*)\|(?P<user>[^|\]\n]+)\]\n(?P<text>.*)", re.DOTALL)
@@ -40,6 +40,7 @@ class Memory:
         path = os.environ.get("BACKSCROLL_BUFFER") or Path(get_hermes_home()) / "backscroll.sqlite"
         self._buffered, self._asking = Backscroll(buffer=path), Backscroll(patience=0)
         self._questions = ThreadPoolExecutor(MAX_QUESTIONS, "backscroll-question")
+        self._begun: dict[tuple[str, str], Future[Context]] = {}
         self._free = threading.Semaphore(MAX_QUESTIONS)
         self._wake = threading.Event()
         threading.Thread(target=self._send, name="backscroll-send", daemon=True).start()
@@ -54,22 +55,33 @@ class Memory:
             log.exception("what was said in %s is not remembered", chat["chat_id"])
         self._wake.set()
 
+    def begin(self, chat_id: str, question: str, user_id: str | None) -> None:
+        """Ask what memory knows, before anybody waits for it."""
+        if (asked := self._ask(chat_id, question, user_id)) is not None:
+            self._begun[chat_id, question] = asked
+            if len(self._begun) > MAX_QUESTIONS:
+                self._begun.pop(next(iter(self._begun)), None)
+
     def context(self, chat_id: str, question: str, user_id: str | None) -> str:
-        """Return what memory knows of a question; nothing where it takes too long."""
+        """Return what memory knows of a question; nothing where that takes too long."""
+        asked = self._begun.pop((chat_id, question), None) or self._ask(chat_id, question, user_id)
+        try:
+            return asked.result(timeout=PATIENCE_SECONDS).background if asked else ""
+        except TimeoutError:
+            log.warning("the agent answers without memory: no answer within %s s", PATIENCE_SECONDS)
+        except NOT_TO_STOP_A_BOT as error:
+            log.warning("the agent answers without memory: %s", error)
+        return ""
+
+    def _ask(self, chat_id: str, question: str, user_id: str | None) -> "Future[Context] | None":
         if not self._free.acquire(blocking=False):
-            log.warning("the agent answers without memory: too many questions are on their way")
-            return ""
+            log.warning("the agent answers without memory: %d questions are on their way", MAX_QUESTIONS)
+            return None
         asked = self._questions.submit(
             self._asking.context, chat_id, question, user_id=user_id, budget_tokens=BUDGET_TOKENS
         )
         asked.add_done_callback(lambda _: self._free.release())
-        try:
-            return asked.result(timeout=PATIENCE_SECONDS).background
-        except NOT_TO_STOP_A_BOT as error:
-            log.warning("the agent answers without memory: %s", error)
-        except TimeoutError:
-            log.warning("the agent answers without memory: no answer within %s s", PATIENCE_SECONDS)
-        return ""
+        return asked
 
     def _send(self) -> None:
         while True:
@@ -153,7 +165,10 @@ def register(context: Any) -> None:
 
 def _on_message(*, event: Any, **_: Any) -> None:
     if not event.internal:
-        _keep(event.source, event.text, event.message_id, event.timestamp)
+        chat, message = _keep(event.source, event.text, event.message_id, event.timestamp)
+        # long before the agent is ready to ask
+        asker = message["sender_id"] if chat["kind"] == "direct" else None
+        memory().begin(chat["chat_id"], message["content"], asker)
 
 
 def _observing(append: Any) -> Any:
@@ -169,7 +184,7 @@ def _observing(append: Any) -> Any:
     return appended
 
 
-def _keep(source: Any, text: str, message_id: str | None, at: Any) -> None:
+def _keep(source: Any, text: str, message_id: str | None, at: Any) -> tuple[Chat, Message]:
     platform = source.platform.value
     is_direct = source.chat_type in DIRECT
     chat = _chat(platform, source.chat_id, is_direct=is_direct, title=source.chat_name)
@@ -181,6 +196,7 @@ def _keep(source: Any, text: str, message_id: str | None, at: Any) -> None:
     if source.thread_id:
         message["thread"] = str(source.thread_id)
     memory().keep(chat, message)
+    return chat, message
 
 
 def _said(text: str, sender_id: str, name: str | None = None) -> Message:

@@ -82,6 +82,22 @@ export function remember(content: string, more: MemoryFields = {}): Call<Schemas
   return post("/v1/memories", { scope, content, ...more }, typed("outcome", "string"), [200, 201]);
 }
 
+export function memories(more: Record<string, string | number | boolean | Date> = {}): Call<Schemas["Memory"][]> {
+  return get("/v1/memories", { limit: 100, ...more }, (answer) => typed("memories", "object")(answer).memories);
+}
+
+export function searchMemories(words: string, more: Partial<Omit<Schemas["MemoryQuery"], "query">> = {}): Call<Schemas["MemoryHit"][]> {
+  return post("/v1/memories/search", { query: words, ...more }, (answer: any) => typed("hits", "object")(answer).hits);
+}
+
+export function editMemory(memoryId: string, changes: Partial<Schemas["MemoryEdit"]>): Call<Schemas["MemoryReceipt"]> {
+  return { ...post(path("/v1/memories", memoryId), changes, typed("outcome", "string")), method: "PATCH" };
+}
+
+export function deleteMemory(memoryId: string): Call<Schemas["MemoryReceipt"]> {
+  return { method: "DELETE", path: path("/v1/memories", memoryId), read: typed("outcome", "string"), statuses: [200] };
+}
+
 export function about(userId: string, more: { chat_id?: string; limit?: number } = {}): Call<Schemas["UserPage"]> {
   return get(path("/v1/users", userId), { limit: 100, ...more }, typed("user_id", "string"));
 }

@@ -61,6 +61,14 @@ export class Backscroll {
   readonly latest = this.#method(calls.latest);
   /** Remembers a statement about a user, an agent, or else the organization. */
   readonly remember = this.#method(calls.remember);
+  /** Lists memories, newest first. */
+  readonly memories = this.#method(calls.memories);
+  /** Finds memories, best first. */
+  readonly searchMemories = this.#method(calls.searchMemories);
+  /** Changes the words, importance, expiry or metadata of a memory. */
+  readonly editMemory = this.#method(calls.editMemory);
+  /** Deletes a memory, which may be written again. */
+  readonly deleteMemory = this.#method(calls.deleteMemory);
   /** Gets what is known of a person; with `chat_id` only what may be shown there. */
   readonly about = this.#method(calls.about);
   /** Forgets everything that somebody said, for good. */

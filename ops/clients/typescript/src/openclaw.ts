@@ -23,7 +23,6 @@ export default definePluginEntry({
     let memory: Backscroll | undefined;
     // at the first message: other programs of OpenClaw load plugins, too, to look at them
     const opened = () => (memory ??= open({ ...config, buffer: api.resolvePath(config.buffer ?? DEFAULT_BUFFER), log: api.logger }));
-    api.logger.info("DEBUG " + api.resolvePath(config.buffer ?? DEFAULT_BUFFER) + JSON.stringify(api.pluginConfig));
 
     const keep = (chatId: string | undefined, isDirect: boolean | undefined, message: Message) => {
       if (!chatId || !message.content) return;

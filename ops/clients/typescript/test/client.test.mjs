@@ -19,7 +19,11 @@ test("what was said is in the context, found, listed, changed and forgotten", as
   await memory.delete(CHAT, "a/b");
   assert.deepEqual(await said(memory, CHAT), [BOILER.replace("4", "5"), "Кто кормил кота?"]);
   assert.equal((await memory.remember("Maren has the key.", { user_id: "telegram:13", learned_in: CHAT })).outcome, "new");
-  assert.match(JSON.stringify(await memory.about("telegram:13")), /has the key/);
+  const [{ id }] = await memory.memories({ user_id: "telegram:13" });
+  assert.equal((await memory.editMemory(id, { content: "Maren has the blue key." })).outcome, "edited");
+  assert.match(JSON.stringify(await memory.about("telegram:13")), /has the blue key/);
+  assert.equal((await memory.searchMemories("the blue key", { user_id: "telegram:13" }))[0].memory.id, id);
+  assert.equal((await memory.deleteMemory(id)).outcome, "deleted");
   assert.equal((await memory.forgetUser("telegram:12")).seen, true);
   assert.deepEqual(await memory.latest("telegram:-1"), []);
 });
