@@ -8,8 +8,10 @@ import logging
 import os
 import re
 import threading
+import time
 import uuid
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import cache, wraps
 from pathlib import Path
 from typing import Any
@@ -25,11 +27,13 @@ log = logging.getLogger("backscroll_client.hermes")
 PATIENCE_SECONDS = 0.3
 FLUSH_SECONDS = 5.0
 """Between two tries to send what waits."""
+SETTLE_SECONDS = 2.0
+"""For which a question waits until what was said before it is sent."""
 BUDGET_TOKENS = 1500
 MAX_QUESTIONS = 8
 """On their way at a time."""
 DIRECT = {"dm", "direct", "private"}
-OBSERVED = re.compile(r"\[(?P<name>.*)\|(?P<user>[^|\]\n]+)\]\n(?P<text>.*)", re.DOTALL)
+OBSERVED = re.compile(r"\[(?P<name>[^\n]*)\|(?P<user>[^|\]\n]+)\]\n(?P<text>.*)", re.DOTALL)
 """How a gateway writes who said what in a group whose members share a session."""
 
 
@@ -77,11 +81,16 @@ class Memory:
         if not self._free.acquire(blocking=False):
             log.warning("the agent answers without memory: %d questions are on their way", MAX_QUESTIONS)
             return None
-        asked = self._questions.submit(
-            self._asking.context, chat_id, question, user_id=user_id, budget_tokens=BUDGET_TOKENS
-        )
+        asked = self._questions.submit(self._answer, chat_id, question, user_id)
         asked.add_done_callback(lambda _: self._free.release())
         return asked
+
+    def _answer(self, chat_id: str, question: str, user_id: str | None) -> Context:
+        # an answer should know what was said just before
+        end = time.monotonic() + SETTLE_SECONDS
+        while self._buffered.waiting and time.monotonic() < end:
+            time.sleep(0.02)
+        return self._asking.context(chat_id, question, user_id=user_id, budget_tokens=BUDGET_TOKENS)
 
     def _send(self) -> None:
         while True:
@@ -116,7 +125,7 @@ class BackscrollMemory(MemoryProvider):  # type: ignore[misc]
 
     def initialize(self, session_id: str, **kwargs: Any) -> None:
         """Note whose session it is."""
-        platform = kwargs.get("platform") or "cli"
+        platform = self._platform = kwargs.get("platform") or "cli"
         # outside of a gateway, all sessions of a person with this agent are one chat
         chat_id = kwargs.get("chat_id") or f"hermes-{kwargs.get('agent_identity') or 'agent'}"
         is_direct = not kwargs.get("chat_id") or kwargs.get("chat_type") in DIRECT
@@ -129,8 +138,8 @@ class BackscrollMemory(MemoryProvider):  # type: ignore[misc]
 
     def prefetch(self, query: str, *, session_id: str = "") -> str:
         """Return what memory knows of a question."""
-        said = OBSERVED.fullmatch(query)
-        return memory().context(self._chat["chat_id"], said["text"] if said else query, self._asker)
+        question = _said(query, self._asker, self._platform)["content"]
+        return memory().context(self._chat["chat_id"], question, self._asker)
 
     def sync_turn(
         self, user_content: str, assistant_content: str, *, session_id: str = "", messages: Any = None
@@ -139,7 +148,7 @@ class BackscrollMemory(MemoryProvider):  # type: ignore[misc]
         if not self._is_primary:
             return
         answer: Message = {"sender_id": self._agent, "role": "assistant", "content": assistant_content}
-        for message in (_said(user_content, self._asker or "hermes:unknown"), answer):
+        for message in (_said(user_content, self._asker, self._platform), answer):
             if self._thread_id:
                 message["thread"] = self._thread_id
             if message is answer or not self._is_told:
@@ -178,6 +187,7 @@ def _observing(append: Any) -> Any:
             entries = [*store._entries.values()]
             source = next((entry.origin for entry in entries if entry.session_id == session_id), None)
             if source is not None:
+                source = replace(source, user_id=None)
                 _keep(source, message["content"], message.get("message_id"), message.get("timestamp"))
         return append(store, session_id, message, *args, **kwargs)
 
@@ -188,7 +198,8 @@ def _keep(source: Any, text: str, message_id: str | None, at: Any) -> tuple[Chat
     platform = source.platform.value
     is_direct = source.chat_type in DIRECT
     chat = _chat(platform, source.chat_id, is_direct=is_direct, title=source.chat_name)
-    message = _said(text, f"{platform}:{source.user_id or source.chat_id}", source.user_name)
+    sender_id = f"{platform}:{source.user_id}" if source.user_id else None
+    message = _said(text, sender_id, platform, source.user_name)
     message["external_id"] = str(message_id or uuid.uuid4().hex)
     if at is not None:
         # a gateway's clock is the machine's
@@ -199,11 +210,11 @@ def _keep(source: Any, text: str, message_id: str | None, at: Any) -> tuple[Chat
     return chat, message
 
 
-def _said(text: str, sender_id: str, name: str | None = None) -> Message:
-    if said := OBSERVED.fullmatch(text):
-        text, name = said["text"], said["name"]
-        sender_id = f"{sender_id.partition(':')[0]}:{said['user']}"
-    message: Message = {"sender_id": sender_id, "content": text}
+def _said(text: str, sender_id: str | None, platform: str, name: str | None = None) -> Message:
+    """Return a message; of a group whose members share a session its text says whose it is, and nowhere else."""
+    if sender_id is None and (said := OBSERVED.fullmatch(text)):
+        sender_id, name, text = f"{platform}:{said['user']}", said["name"], said["text"]
+    message: Message = {"sender_id": sender_id or f"{platform}:unknown", "content": text}
     if name:
         message["sender_name"] = name
     return message

@@ -11,8 +11,9 @@ const WAIT_MS = 300;
 const PATIENCE_MS = 10_000;
 const DEFAULT_BUFFER = "~/.openclaw/backscroll.jsonl";
 const DEFAULT_BUDGET_TOKENS = 1500;
-/** Where the process keeps its client, as a reloaded plugin must not open the buffer twice. */
+/** Where the process keeps its client: a plugin is registered more than once, and must not open the buffer twice. */
 const HELD = Symbol.for("backscroll.openclaw");
+const held = globalThis as { [HELD]?: { settings: string; memory: Backscroll } };
 
 export default definePluginEntry({
   id: "backscroll",
@@ -20,9 +21,9 @@ export default definePluginEntry({
   description: "Remembers every message of every chat with its author, and brings what matters before the prompt.",
   register(api) {
     const { budgetTokens = DEFAULT_BUDGET_TOKENS, ...config } = api.pluginConfig ?? {};
-    let memory: Backscroll | undefined;
+    const buffer = api.resolvePath(config.buffer ?? DEFAULT_BUFFER);
     // at the first message: other programs of OpenClaw load plugins, too, to look at them
-    const opened = () => (memory ??= open({ ...config, buffer: api.resolvePath(config.buffer ?? DEFAULT_BUFFER), log: api.logger }));
+    const opened = () => open({ ...config, buffer }, api.logger);
 
     const keep = (chatId: string | undefined, isDirect: boolean | undefined, message: Message) => {
       if (!chatId || !message.content) return;
@@ -79,21 +80,25 @@ export default definePluginEntry({
       return background ? { prependContext: background } : undefined;
     });
 
-    api.on("gateway_stop", () => memory?.close());
+    api.on("gateway_stop", () => held[HELD]?.memory.close());
   },
 });
 
-function open(options: Options): Backscroll {
-  const held = globalThis as { [HELD]?: Backscroll };
-  held[HELD]?.close();
+/** The client of this process, with these settings. */
+function open(options: Options, log: Pick<Console, "warn" | "error">): Backscroll {
+  const settings = JSON.stringify(options);
+  if (held[HELD]?.settings === settings) return held[HELD].memory;
+  held[HELD]?.memory.close();
+  let memory: Backscroll;
   try {
-    held[HELD] = new Backscroll(options);
+    memory = new Backscroll({ ...options, log });
   } catch (error) {
     if (!(error instanceof BufferUnusable)) throw error;
-    options.log?.error(`what is said while the API is away is lost: ${error.message}`);
-    held[HELD] = new Backscroll({ ...options, buffer: "" });
+    log.error(`what is said while the API is away is lost: ${error.message}`);
+    memory = new Backscroll({ ...options, buffer: "", log });
   }
-  return held[HELD]!;
+  held[HELD] = { settings, memory };
+  return memory;
 }
 
 /** An id as Backscroll has it of the platform's own events: `telegram:-100420`, `discord:420`. */
