@@ -14,6 +14,7 @@ from typing import Any
 
 def main(chat: str) -> None:
     from agent.memory_manager import MemoryManager
+    from backscroll_client.hermes import memory
     from gateway.config import GatewayConfig, Platform
     from gateway.platforms.base import MessageEvent
     from gateway.session import SessionSource, SessionStore
@@ -45,16 +46,15 @@ def main(chat: str) -> None:
             said, source=source, message_id=uuid.uuid4().hex, timestamp=datetime.now().astimezone()
         )
         invoke_hook("pre_gateway_dispatch", event=event, gateway=None, session_store=store)
-        # as long as an agent takes to begin
-        time.sleep(2)
+        # an agent takes seconds to begin, in which memory answers
+        for asked in [*memory()._begun.values()]:
+            asked.exception(timeout=120)
         began = time.monotonic()
         known = manager.prefetch_all(said)
         seconds = time.monotonic() - began
         manager.sync_all(said, f"Notiert, {name}.")
         manager.flush_pending(timeout=10)
         print(json.dumps([known, seconds]), flush=True)
-    from backscroll_client.hermes import memory
-
     end = time.monotonic() + 20
     while memory()._buffered.waiting and time.monotonic() < end:
         time.sleep(0.1)

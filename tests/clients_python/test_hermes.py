@@ -62,7 +62,7 @@ def test_a_group_message_that_never_mentioned_the_agent_answers_a_question_later
         ("telegram:13", "Maren", "user", BOILER),
         ("telegram:14", "علي", "user", "Кто кормил кота?\n[x|y]\nнет"),
         ("telegram:12", "Olu", "user", QUESTION),
-        ("hermes:default", "", "assistant", "Notiert, Olu."),
+        ("hermes:agent", "", "assistant", "Notiert, Olu."),
     ]
     # a direct chat is another chat, and its messages are in it alone
     told(home, "13", ("Maren", "13", "@[Olu|12]\n내 비밀은 77"))
