@@ -10,6 +10,7 @@ from schemas.settings import Settings
 from tests.api.conftest import served
 
 CHAT = "telegram:-100420"
+QUESTION = "When does the new boiler come?"
 BOILER = "The new boiler comes on 4 May. 新锅炉五月四日到 🚿"
 
 

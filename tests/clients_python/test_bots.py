@@ -16,14 +16,13 @@ from backscroll_client import Backscroll, Message
 
 from ops.local.embedded.server import free_port
 from tests.apart import packages
-from tests.clients_python.conftest import BOILER, CHAT
+from tests.clients_python.conftest import BOILER, CHAT, QUESTION
 from tests.clients_python.platforms import Discord, Slack, Telegram, answering, complete
 from tests.clients_python.start_bot import EXAMPLES
 from tests.waiting import until
 
 HERE = Path(__file__).parent
 PATH = f"{HERE.parents[1] / 'ops/clients/python'}:{HERE.parents[1]}"
-QUESTION = "When does the new boiler come?"
 # started processes are slow on a busy machine
 PATIENCE_SECONDS = 60
 # `payload_task.mjs` is none: it hands one message over

@@ -133,6 +133,30 @@ def remember(
     return _post("/v1/memories", body, _with("outcome", str), statuses=(200, 201))
 
 
+def memories(*, limit: int = 100, **more: Any) -> Call[list[dict[str, Any]]]:
+    """List memories, newest first; `more` as in `GET /v1/memories`: `scope`, `agent_id`, `source`, `after` …"""
+    read = _with("memories", list)
+    return _get("/v1/memories", lambda answer: read(answer)["memories"], limit=limit, **more)
+
+
+def search_memories(query: str, *, limit: int = 10, **more: Any) -> Call[list[dict[str, Any]]]:
+    """Find memories, best first, each as `memory` with its `score`; `more` as in `POST /v1/memories/search`."""
+    read = _with("hits", list)
+    asked = {"query": query, "limit": limit, **more}
+    return _post("/v1/memories/search", asked, lambda answer: read(answer)["hits"])
+
+
+def edit_memory(memory_id: str, **changes: Any) -> Call[MemoryReceipt]:
+    """Change the words, importance, expiry or metadata of a memory."""
+    read = _with("outcome", str)
+    return Call(method="PATCH", path=_path("/v1/memories", memory_id), body=_encoded(changes), read=read)
+
+
+def delete_memory(memory_id: str) -> Call[MemoryReceipt]:
+    """Delete a memory, which may be written again."""
+    return Call(method="DELETE", path=_path("/v1/memories", memory_id), read=_with("outcome", str))
+
+
 def about(user_id: str, *, chat_id: str | None = None, limit: int = 100) -> Call[UserPage]:
     """Get what is known of a person; with `chat_id` only what may be shown there."""
     return _get(_path("/v1/users", user_id), _with("user_id", str), chat_id=chat_id, limit=limit)

@@ -17,9 +17,9 @@ import httpx
 from backscroll_client import calls, commands
 from backscroll_client.buffer import Buffer
 from backscroll_client.calls import Call
-from backscroll_client.errors import BackscrollError
+from backscroll_client.errors import BackscrollError, BufferUnusable
 from backscroll_client.exchange import Exchange
-from backscroll_client.values import SetAside
+from backscroll_client.values import Chat, Message, SetAside
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -92,6 +92,13 @@ class _Settings(Exchange):
             LOG.error("a command was not done: %s", error)  # noqa: TRY400
             return commands.AWAY
 
+    def add_later(self, chat: str | Chat, *messages: Message) -> None:
+        """Write messages into the buffer for the next call to send, without waiting. Raises `BufferUnusable`."""
+        if self._buffer is None:
+            raise BufferUnusable("there is no buffer: give one, or set BACKSCROLL_BUFFER")
+        _, numbers = self._buffer.append(calls.add(chat, *messages))
+        self._buffer.release(numbers)
+
     async def _set_aside(self) -> list[SetAside]:
         """Return the requests in the buffer that the API refused for good, with its reasons."""
         return self._buffer.set_aside() if self._buffer is not None else []
@@ -147,6 +154,10 @@ class Backscroll(_Settings):
     search = _blocking(_coroutine(calls.search))
     latest = _blocking(_coroutine(calls.latest))
     remember = _blocking(_coroutine(calls.remember))
+    memories = _blocking(_coroutine(calls.memories))
+    search_memories = _blocking(_coroutine(calls.search_memories))
+    edit_memory = _blocking(_coroutine(calls.edit_memory))
+    delete_memory = _blocking(_coroutine(calls.delete_memory))
     about = _blocking(_coroutine(calls.about))
     forget_user = _blocking(_coroutine(calls.forget_user))
     command = _blocking(_Settings._command)
@@ -206,6 +217,10 @@ class AsyncBackscroll(_Settings):
     search = _coroutine(calls.search)
     latest = _coroutine(calls.latest)
     remember = _coroutine(calls.remember)
+    memories = _coroutine(calls.memories)
+    search_memories = _coroutine(calls.search_memories)
+    edit_memory = _coroutine(calls.edit_memory)
+    delete_memory = _coroutine(calls.delete_memory)
     about = _coroutine(calls.about)
     forget_user = _coroutine(calls.forget_user)
     command = _Settings._command
