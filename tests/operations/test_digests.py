@@ -163,7 +163,7 @@ def test_two_workers_send_it_once(told: Database) -> None:
         together = threading.Barrier(4)
 
         def worker() -> None:
-            together.wait()
+            together.wait(30)
             work(told)
 
         workers = [threading.Thread(target=worker) for _ in range(4)]
