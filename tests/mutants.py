@@ -83,6 +83,7 @@ STORIES: Mapping[str, Sequence[str]] = {
             "tests/erasure/test_edits.py",
         ),
     ),
+    "pipeline/recall/": ("tests/recall",),
     "workers/api/": ("tests/api",),
     "workers/api/access.py": (
         "tests/api/test_access.py",
