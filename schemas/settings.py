@@ -89,7 +89,7 @@ class Settings(BaseSettings):
     tenant: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.:-]+$")] = "default"
     """Tenant of `BACKSCROLL_API_KEY`, and of tasks and commands that name none."""
     api_key: Secret = None
-    """Key with all scopes for `BACKSCROLL_TENANT`; `backscroll up` generates one."""
+    """Key with all scopes; `backscroll up` generates one."""
     host: str = "127.0.0.1"
     """Address of the HTTP API."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8420
@@ -108,7 +108,7 @@ class Settings(BaseSettings):
     """Log level of workers and HTTP API."""
 
     session_memory_enabled: bool = _also("CONTEXT_", "SESSION_MEMORY_ENABLED", True)
-    """Off: contexts show only messages and documents; nothing is summarized or learned, and what is due waits."""
+    """Off: contexts show only messages and documents; nothing is summarized or learned."""
     session_gap_minutes: Annotated[float, Field(gt=0, le=10080)] = _also(
         "CONTEXT_", "SESSION_GAP_MINUTES", 30
     )
@@ -182,11 +182,11 @@ class Settings(BaseSettings):
     embedding_pooling: Literal["mean", "cls", "max", "lasttoken"] | None = None
     """How `sentence-transformers` pools tokens. Unset: as the model's files say."""
     embedding_dimensions: Annotated[int, Field(ge=2, le=16_000)] | None = None
-    """Dimensions, for models that can shorten vectors; at most 4000 for an index. Unset: the model's own."""
+    """For models that can shorten vectors; at most 4000 for an index. Unset: the model's own."""
     ollama_url: HttpUrl = "http://127.0.0.1:11434"
     """Server of the provider `ollama`."""
     openai_base_url: HttpUrl | None = _also("", "OPENAI_BASE_URL", None)
-    """Server with OpenAI's protocol, for settings that name a model. Unset: `https://api.openai.com/v1`."""
+    """Server with OpenAI's protocol. Unset: `https://api.openai.com/v1`."""
     openai_api_key: Secret = _also("", "OPENAI_API_KEY", None)
     """Key for that server."""
     reranker_model: str | None = None
@@ -212,15 +212,15 @@ class Settings(BaseSettings):
     memory_session_max: Annotated[int, Field(ge=1, le=100_000)] = 100
     """Memories kept of one session."""
     memory_summary_turns: Annotated[int, Field(ge=2, le=5000)] = 6
-    """Turns of two messages after which an open session with a `session_key` is summarized, as a memory of it."""
+    """Turns of two messages after which an open session with a `session_key` is summarized."""
     memory_user_max: Annotated[int, Field(ge=1, le=100_000)] = 200
-    """Memories kept of one user; history goes first, what was written by hand last."""
+    """Memories kept of one user; history goes first."""
     memory_history_days: Annotated[int, Field(ge=1)] = 400
     """Days that history is kept."""
     memory_answers_days: Annotated[int, Field(ge=1)] = 90
     """Days that a remembered answer is kept without being shown."""
     memory_min_importance: Annotated[float, Field(ge=0, le=10)] = 0.5
-    """Importance from which a memory about a user is shown in a context."""
+    """Importance from which a memory about a user is shown."""
 
     context_budget_tokens: Annotated[int, Field(ge=50, le=MAX_BUDGET_TOKENS)] = 2000
     """Tokens of a context without `budget_tokens`."""
