@@ -105,7 +105,7 @@ class Settings(BaseSettings):
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], BeforeValidator(lambda value: str(value).lower())
     ] = "info"
-    """Log level of workers and HTTP API."""
+    """Of workers and HTTP API."""
 
     session_memory_enabled: bool = _also("CONTEXT_", "SESSION_MEMORY_ENABLED", True)
     """Off: contexts show only messages and documents; nothing is summarized or learned."""
@@ -176,7 +176,7 @@ class Settings(BaseSettings):
     )
     """Longest wait for an embedding server, less than `LEASE_SECONDS`; of a question 3 s."""
     embedding_query_prefix: Annotated[str, Field(max_length=1000)] | None = None
-    """Put before a question that is embedded. Unset: what the model's card asks for."""
+    """Put before a question. Unset: what the model's card asks for."""
     embedding_document_prefix: Annotated[str, Field(max_length=1000)] | None = None
     """Put before any other text. Unset: likewise."""
     embedding_pooling: Literal["mean", "cls", "max", "lasttoken"] | None = None
@@ -198,7 +198,7 @@ class Settings(BaseSettings):
     reranker_api_key: Secret = None
     """Key for that server."""
     hyde_model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """Language model that makes up an answer to search with, for `hyde`; it is sent the question."""
+    """Language model that is sent a question with `hyde`, to make up an answer to search with."""
 
     memory_learning_enabled: bool = True
     """Learn facts from sessions."""
@@ -259,9 +259,9 @@ class Settings(BaseSettings):
     worker_heartbeat_file: Path | None = None
     """File that a worker touches every two seconds."""
     backlog_max_messages: Annotated[int, Field(ge=1)] = 200_000
-    """Waiting messages above which, about, the HTTP API answers 503."""
+    """Waiting messages above which the HTTP API answers 503."""
     payload_tenants: str | None = None
-    """Comma-separated tenants that payload tasks may write to. Unset: any."""
+    """Comma-separated tenants that Celery tasks may write to. Unset: any."""
 
     def stated(self) -> dict[str, Any]:
         """Return what is not as by default, for others to read: no secrets, and nothing of this process alone."""
