@@ -79,7 +79,7 @@ class Settings(BaseSettings):
     backup_database_url: Secret = None
     """The same, as the role that reads all tenants, for `backscroll backup`."""
     redis_url: Secret = None
-    """Redis, Celery's broker. Unset: the embedded one. `rediss://` verifies certificates, by your own CA with
+    """Redis. Unset: the embedded one. `rediss://` verifies certificates, by your own CA with
     `?ssl_ca_certs=/path/ca.pem`."""
     data_dir: Path = Field(default_factory=_default_data_dir)
     """Folder of `backscroll up`: `/var/lib/backscroll` as root, else `~/.local/share/backscroll`."""
@@ -89,13 +89,13 @@ class Settings(BaseSettings):
     tenant: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.:-]+$")] = "default"
     """Tenant of `BACKSCROLL_API_KEY`, and of tasks and commands that name none."""
     api_key: Secret = None
-    """Key with all scopes for `BACKSCROLL_TENANT`; `backscroll up` generates one."""
+    """Key with all scopes; `backscroll up` generates one."""
     host: str = "127.0.0.1"
     """Address of the HTTP API."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8420
     """Port of the HTTP API. 0, or unset in `backscroll up`: a free one."""
     api_processes: Annotated[int, Field(ge=1, le=16)] | None = None
-    """Processes of the HTTP API, each with up to 27 connections to Postgres. Unset: 2, or 1 on one core."""
+    """Processes, each with up to 27 connections to Postgres. Unset: 2, or 1 on one core."""
     flower_port: Annotated[int, Field(ge=0, le=65535)] = 8421
     """Port of Flower in `backscroll up`; likewise."""
     metrics_host: str = "127.0.0.1"
@@ -105,10 +105,10 @@ class Settings(BaseSettings):
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], BeforeValidator(lambda value: str(value).lower())
     ] = "info"
-    """Log level of workers and HTTP API."""
+    """Of workers and HTTP API."""
 
     session_memory_enabled: bool = _also("CONTEXT_", "SESSION_MEMORY_ENABLED", True)
-    """Off: contexts show only messages and documents; nothing is summarized or learned, and what is due waits."""
+    """Off: contexts show only messages and documents; nothing is summarized or learned."""
     session_gap_minutes: Annotated[float, Field(gt=0, le=10080)] = _also(
         "CONTEXT_", "SESSION_GAP_MINUTES", 30
     )
@@ -122,15 +122,15 @@ class Settings(BaseSettings):
     session_summary_model: Annotated[str, Field(min_length=1, max_length=200)] = _also(
         "CONTEXT_", "SESSION_SUMMARY_MODEL", EXTRACTIVE
     )
-    """What summarizes sessions: `extractive-v1` on this machine, or a language model, which is sent the transcripts."""
+    """`extractive-v1` on this machine, or a language model, which is sent the transcripts."""
     session_summary_timeout_seconds: Annotated[float, Field(ge=1, le=3600)] = 60
     """Longest wait for a language model, less than `LEASE_SECONDS`."""
     session_summary_context_tokens: Annotated[int, Field(ge=4000, le=2_000_000)] = 16_000
-    """The language model's window, answer included (Ollama: `num_ctx`). Longer sessions are summarized in parts."""
+    """The model's window, answer included (Ollama: `num_ctx`). Longer sessions are summarized in parts."""
     session_summary_every: Annotated[int, Field(ge=1, le=1000)] = 1
     """In chats with fewer than seven sessions a week, the language model summarizes every n-th."""
     session_summary_canaries: str | None = None
-    """Comma-separated chats that alone the language model summarizes."""
+    """Comma-separated chats. Only these are summarized by the language model."""
     session_summary_version: Annotated[int, Field(ge=1)] = _also("CONTEXT_", "SESSION_SUMMARY_VERSION", 1)
     """Raise it to have a backfill summarize sessions again."""
     rollups_enabled: bool = False
@@ -141,7 +141,7 @@ class Settings(BaseSettings):
     """… tokens after which an open session is summarized."""
 
     llm_answer_tokens: Annotated[int, Field(ge=100, le=200_000)] = 900
-    """Tokens of a language model's answer, at most a quarter of its window; models that reason need more."""
+    """Tokens of its answer, at most a quarter of the window; models that reason need more."""
     llm_daily_budget: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """US dollars of a tenant a day (UTC)."""
     llm_daily_tokens: Annotated[int, Field(ge=1)] | None = None
@@ -176,37 +176,35 @@ class Settings(BaseSettings):
     )
     """Longest wait for an embedding server, less than `LEASE_SECONDS`; of a question 3 s."""
     embedding_query_prefix: Annotated[str, Field(max_length=1000)] | None = None
-    """Put before a question that is embedded. Unset: what the model's card asks for."""
+    """Put before a question. Unset: what the model's card asks for."""
     embedding_document_prefix: Annotated[str, Field(max_length=1000)] | None = None
     """Put before any other text. Unset: likewise."""
     embedding_pooling: Literal["mean", "cls", "max", "lasttoken"] | None = None
     """How `sentence-transformers` pools tokens. Unset: as the model's files say."""
     embedding_dimensions: Annotated[int, Field(ge=2, le=16_000)] | None = None
-    """Dimensions, for models that can shorten vectors; at most 4000 for an index. Unset: the model's own."""
+    """For models that can shorten vectors; at most 4000 for an index. Unset: the model's own."""
     ollama_url: HttpUrl = "http://127.0.0.1:11434"
     """Server of the provider `ollama`."""
     openai_base_url: HttpUrl | None = _also("", "OPENAI_BASE_URL", None)
-    """Server with OpenAI's protocol, for settings that name a model. Unset: `https://api.openai.com/v1`."""
+    """Server with OpenAI's protocol. Unset: `https://api.openai.com/v1`."""
     openai_api_key: Secret = _also("", "OPENAI_API_KEY", None)
     """Key for that server."""
     reranker_model: str | None = None
-    """Cross-encoder that rescores the 20 best messages: a folder or a name on the Hugging Face hub, or at
+    """Cross-encoder that rescores the 20 best messages: a folder, or a name on the Hugging Face hub or at
     `RERANKER_URL`."""
     reranker_url: HttpUrl | None = None
     """Server that is sent these: `/rerank` of Cohere, Jina or vLLM (with `RERANKER_MODEL`), or of
-    text-embeddings-inference
-    (without). It has 0.3 s."""
+    text-embeddings-inference (without). It has 0.3 s."""
     reranker_api_key: Secret = None
     """Key for that server."""
     hyde_model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """Language model that makes up an answer to search with, for requests with `hyde`; it is sent the question."""
+    """Language model that is sent a question with `hyde`, to make up an answer to search with."""
 
     memory_learning_enabled: bool = True
     """Learn facts from sessions."""
     memory_model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """What learns facts: `rules-v1`, only what people ask a bot to keep, or a language model. Unset: what
-    summarizes, if it
-    is one."""
+    """What learns facts: `rules-v1` (only what people ask a bot to keep), or a language model. Unset: the
+    one that summarizes, if any."""
     memory_facts_per_session: Annotated[int, Field(ge=1, le=20)] = 3
     """Facts learned from one session."""
     memory_session_ttl_minutes: Annotated[float, Field(gt=0, le=525_600)] = 60
@@ -214,23 +212,22 @@ class Settings(BaseSettings):
     memory_session_max: Annotated[int, Field(ge=1, le=100_000)] = 100
     """Memories kept of one session."""
     memory_summary_turns: Annotated[int, Field(ge=2, le=5000)] = 6
-    """Turns of two messages after which an open session with a `session_key` is summarized, as a memory of it."""
+    """Turns of two messages after which an open session with a `session_key` is summarized."""
     memory_user_max: Annotated[int, Field(ge=1, le=100_000)] = 200
-    """Memories kept of one user; history goes first, what was written by hand last."""
+    """Memories kept of one user; history goes first."""
     memory_history_days: Annotated[int, Field(ge=1)] = 400
     """Days that history is kept."""
     memory_answers_days: Annotated[int, Field(ge=1)] = 90
     """Days that a remembered answer is kept without being shown."""
     memory_min_importance: Annotated[float, Field(ge=0, le=10)] = 0.5
-    """Importance from which a memory about a user is shown in a context."""
+    """Importance from which a memory about a user is shown."""
 
     context_budget_tokens: Annotated[int, Field(ge=50, le=MAX_BUDGET_TOKENS)] = 2000
     """Tokens of a context without `budget_tokens`."""
     context_history_tokens: Annotated[int, Field(ge=0, le=MAX_HISTORY_TOKENS)] = 800
     """`history_tokens` of the profiles `balanced` and `group`."""
     secrets: Literal["mask", "keep"] = "mask"
-    """`mask`: credentials of well-known shapes (keys of clouds, tokens, private keys, card numbers) are not stored, and
-    the text says what was there. `keep`: they are."""
+    """Whether [credentials](people-and-privacy.md#secrets) are masked before they are stored."""
     query_log_enabled: bool = True
     """Record questions, what was shown, and answers."""
     remember_answers: bool = False
@@ -238,7 +235,7 @@ class Settings(BaseSettings):
 
     digest_hosts: Annotated[str | None, AfterValidator(hosts_and_networks)] = None
     """Comma-separated hosts that daily digests may be sent to, over https and at public addresses only; an address or a
-    network (10.0.0.0/8) among them also allows what is there, and http. Unset: none."""
+    network (10.0.0.0/8) among them allows what is there, too, and http. Unset: none."""
 
     retention_days: Annotated[int, Field(ge=1)] | None = None
     """Messages older than this are pruned."""
@@ -262,9 +259,9 @@ class Settings(BaseSettings):
     worker_heartbeat_file: Path | None = None
     """File that a worker touches every two seconds."""
     backlog_max_messages: Annotated[int, Field(ge=1)] = 200_000
-    """Waiting messages above which, about, the HTTP API answers 503."""
+    """Waiting messages above which the HTTP API answers 503."""
     payload_tenants: str | None = None
-    """Comma-separated tenants that payload tasks may write to. Unset: any."""
+    """Comma-separated tenants that Celery tasks may write to. Unset: any."""
 
     def stated(self) -> dict[str, Any]:
         """Return what is not as by default, for others to read: no secrets, and nothing of this process alone."""

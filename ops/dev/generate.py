@@ -39,12 +39,9 @@ INTRODUCTION = f"""\
 # Configuration
 
 A setting is a variable `{PREFIX}…` in the environment, which wins, in `.env` in the working directory, or in the file
-that `{PREFIX}CONFIG` names. An unknown `{PREFIX}…` and a value out of bounds are refused at the start; what a language
-model's settings name is read when one is set.
-
-`.env.example` has what `compose.yaml` wants besides.
-In parentheses are a setting's default and what is allowed. Those with * are also read with `CONTEXT_` (sessions),
-`VECTOR_` (embeddings) or nothing (OpenAI) in the place of `{PREFIX}`.
+that `{PREFIX}CONFIG` names. Unknown ones, and values out of bounds, are refused at the start. In parentheses are a
+setting's default and what is allowed. Those with * are also read with `CONTEXT_` (sessions), `VECTOR_` (embeddings) or
+nothing (OpenAI) in the place of `{PREFIX}`. `.env.example` has what `compose.yaml` wants besides.
 """
 
 
