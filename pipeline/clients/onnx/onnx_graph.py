@@ -23,6 +23,8 @@ from pipeline.clients.onnx.onnx_folder import INPUT, LENGTHS, OUTPUT, WEIGHTS
 BLOCKS = (64, 32, 16)
 """Inputs of a linear layer that share a scale: the first of these numbers that divides their count."""
 _BYTE = 127
+# Of weights with one scale for an output: processors without VNNI add two products with inputs of up to 255 in 16 bits.
+_SEVEN_BITS = 63
 # the `accuracy_level` at which MatMulNBits multiplies bytes
 _BYTES = 4
 # zero among bytes without a sign, as ONNX Runtime wants them on the left of a product
@@ -167,7 +169,7 @@ class _Graph:
         if (blocks := self._blocks.get(f"{name}.weight")) is None:
             return self._by_blocks(name, input_, bias)
         weight = blocks.floats()
-        scales = _scales(np.abs(weight).max(axis=1))
+        scales = _scales(np.abs(weight).max(axis=1), _SEVEN_BITS)
         if input_ not in self._quantized:
             self._quantized[input_] = self._in_bytes(input_)
         values, scale = self._quantized[input_]
@@ -249,9 +251,9 @@ class _Graph:
         return table
 
 
-def _scales(largest: NDArray[Any]) -> NDArray[Any]:
-    """Return the value of one step of a byte, given the largest value."""
-    scales = (largest / _BYTE).astype(np.float32)
+def _scales(largest: NDArray[Any], steps: int = _BYTE) -> NDArray[Any]:
+    """Return the value of one step of a byte, given the largest value, which has so many."""
+    scales = (largest / steps).astype(np.float32)
     scales[scales == 0] = 1
     return scales
 
