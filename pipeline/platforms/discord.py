@@ -153,10 +153,13 @@ def media(
     raw: Mapping[str, Any], file_name: str = "fileName", stickers: str = "stickers"
 ) -> list[dict[str, str]]:
     """Return the attachments and stickers of a message; events name these fields differently."""
-    files = [fields.name_of(item.get(file_name), "file") for item in fields.dicts_of(raw.get("attachments"))]
+    files = [
+        (fields.name_of(item.get(file_name), "file"), fields.text_of(item.get("content_type")))
+        for item in fields.dicts_of(raw.get("attachments"))
+    ]
     shown = [fields.name_of(item.get("name")) for item in fields.dicts_of(raw.get(stickers))]
     return [
-        *(fields.attachment(fields.media_kind(name), name) for name in files),
+        *(fields.attachment(fields.media_kind(name, mime), name) for name, mime in files),
         *(fields.attachment("sticker", name) for name in shown),
     ]
 
@@ -360,12 +363,13 @@ def _record(raw: dict[str, Any], where: str, chat: ChatIn) -> ReadMessage:
 def _speaks_for_a_person(raw: Mapping[str, Any], author: Mapping[str, Any]) -> bool:
     """Return whether a webhook passes on what somebody wrote, as those of bridges, PluralKit and Tupperbox do.
 
-    Discord calls the author of any webhook a bot. Its own answers to commands have the id of the bot, and integrations
-    (of GitHub, for instance) show embeds.
+    Discord calls the author of any webhook a bot. Its own answers to commands have the id of the bot, what it copies of
+    a channel that is followed refers to the message there, and integrations (of GitHub, for instance) show embeds.
     """
     of_webhook = raw.get("webhook_id") and str(author.get("id")) == str(raw["webhook_id"])
     own = (
         raw.get("webhook_id") == raw.get("application_id")
+        or raw.get("message_reference")
         or raw.get("interaction_metadata")
         or raw.get("interaction")
     )

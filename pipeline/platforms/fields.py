@@ -326,6 +326,7 @@ def with_media(text: str, media: Iterable[dict[str, Any]]) -> str:
     return " ".join([*words, text]).strip()
 
 
+_KIND_BY_TYPE: dict[str, MediaKind] = {"image": "image", "video": "video", "audio": "audio"}
 _KIND_BY_SUFFIX: dict[str, MediaKind] = {
     **dict.fromkeys(("jpg", "jpeg", "png", "gif", "heic", "bmp", "avif"), "image"),
     "webp": "sticker",
@@ -335,13 +336,15 @@ _KIND_BY_SUFFIX: dict[str, MediaKind] = {
 }
 
 
-def media_kind(file_name: str) -> MediaKind:
-    """Return the kind of media of a file, by its suffix.
+def media_kind(file_name: str, mime: str = "") -> MediaKind:
+    """Return the kind of media of a file, by its type where the platform tells it, or by its suffix.
 
-    >>> media_kind("PTT-20231231-WA0007.opus"), media_kind("Lease.pdf")
-    ('audio', 'document')
+    >>> media_kind("PTT-20231231-WA0007.opus"), media_kind("Lease.pdf"), media_kind("clip.webm", "audio/webm")
+    ('audio', 'document', 'audio')
     """
-    return _KIND_BY_SUFFIX.get(file_name.rpartition(".")[2].lower(), "document")
+    return _KIND_BY_TYPE.get(mime.partition("/")[0]) or _KIND_BY_SUFFIX.get(
+        file_name.rpartition(".")[2].lower(), "document"
+    )
 
 
 # the keys of what people write; a text inside a text's own parts stands under one of them, too

@@ -28,7 +28,7 @@ def parse(value: Any) -> Iterator[Event]:
             "the body is neither an event of Slack's nor an event_callback that holds one: type is missing",
             field="event.type" if envelope is not event else "type",
         )
-    bots = {
+    bots = slack_export.OWN_BOTS | {
         str(entry.get("user_id"))
         for entry in fields.dicts_of(envelope.get("authorizations"))
         if entry.get("is_bot") is True

@@ -33,6 +33,8 @@ _PEOPLE = ("users.json", "org_users.json")
 _TEAM = re.compile(r"(?:^|(?<=/))teams/[^/]+/$")
 _DAY = re.compile(r"(?P<folder>(?:teams/[^/]+/)?[^/]+)/\d{4}-\d{2}-\d{2}\.json")
 KINDS = kinds.load("slack")
+OWN_BOTS = {"USLACKBOT"}
+"""Slack's own, which no list calls a bot."""
 # what stands in place of the text of a message that has only blocks
 _NOT_SHOWN = "This content can't be displayed."
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -88,7 +90,7 @@ def parse(names: Collection[str], read: Callable[[str], bytes], options: ImportO
     people = {key: raw for _, base, raw in listed if base in _PEOPLE and (key := _key(raw))}
     names_of = {key: _person_name(person) for key, person in people.items()}
     zones = Counter(zone for person in people.values() if isinstance(zone := person.get("tz"), str))
-    bots = {key for key, person in people.items() if person.get("is_bot")} | {"USLACKBOT"}
+    bots = OWN_BOTS | {key for key, person in people.items() if person.get("is_bot")}
     folders: dict[str, _Channel] = {}
     for team, base, raw in listed:
         if kind := _INDEXES.get(base):
@@ -195,7 +197,7 @@ def _read(raw: Any, where: str, chat: ChatIn, names: dict[str, str], bots: set[s
 
 def kind_of(raw: Mapping[str, Any]) -> str:
     """Return the kind of a message, as the table of kinds has it."""
-    written = raw.get("type", "message") == "message"
+    written = raw.get("type", "message") in ("message", "app_mention")
     return str(raw.get("subtype") or ("hidden" if raw.get("hidden") else "" if written else raw["type"]))
 
 
@@ -295,12 +297,14 @@ def _files(raw: dict[str, Any]) -> list[dict[str, str]]:
     items = raw.get("files")
     files = fields.dicts_of(items if isinstance(items, list) else [raw.get("file")])
     # deleted files stay as tombstones without a name
-    names = [
-        fields.name_of(file.get("name"), file.get("title"))
+    named = [
+        (fields.name_of(file.get("name"), file.get("title")), fields.text_of(file.get("mimetype")))
         for file in files
         if file.get("mode") != "tombstone"
     ]
-    return [fields.attachment(fields.media_kind(name) if name else "media", name) for name in names]
+    return [
+        fields.attachment(fields.media_kind(name, mime) if name else "media", name) for name, mime in named
+    ]
 
 
 # the markup of elements of rich texts

@@ -52,7 +52,8 @@ def _change(raw: dict[str, Any], where: str) -> Iterator[Event]:
     for listed in ("messages", "message_echoes"):
         read = partial(_message, names=names, account=account, echo=listed == "message_echoes")
         yield from fields.each_of(fields.list_of(value.get(listed), listed), f"{where}.value.{listed}", read)
-    sent = next((message.get("timestamp") for message in fields.dicts_of(value.get("messages"))), None)
+    said = value.get("messages") or value.get("message_echoes")
+    sent = next((message.get("timestamp") for message in fields.dicts_of(said)), None)
     for person in fields.dicts_of(value.get("contacts")):
         if (number := person.get("wa_id")) and (hidden := person.get("user_id")):
             at = fields.time_of(sent, "messages.timestamp")
@@ -98,8 +99,8 @@ def _message(
         return
     # people who hide their number have another id
     sender = fields.id_of(raw.get("from") or raw.get("from_user_id"), "from").lstrip("+")
-    other = fields.id_of(raw.get("to"), "to").lstrip("+") if echo else sender
-    group = raw.get("group_id")
+    group, to = raw.get("group_id"), raw.get("to") or raw.get("to_user_id")
+    other = fields.id_of(to, "to").lstrip("+") if echo and not group else sender
     key = fields.id_of(group, "group_id") if group else f"{other}{account}"
     chat = fields.chat_of("whatsapp", f"whatsapp:{key}", kind="group" if group else "direct")
     if kind in ("revoke", "edit"):
@@ -193,7 +194,9 @@ def _text(raw: dict[str, Any]) -> str:
 
 
 def _answer(held: dict[str, Any]) -> str:
-    """Return what was chosen or filled in; a form's own label for itself says nothing."""
+    """Return what was chosen or filled in; a form's own label for itself, and leave to call, say nothing."""
+    if held.get("type") == "call_permission_reply":
+        return ""
     reply = fields.dict_of(held.get(str(held.get("type")))) or next(map(fields.dict_of, held.values()), {})
     answers = fields.answers(reply.get("response_json"))
     label = fields.text_of(reply.get("title") or reply.get("body"))
