@@ -150,6 +150,7 @@ def test_every_tool_answers_with_harmless_words(house: httpx.Client, settings: S
         "read": {"chat_id": chat, "session_id": 0, "shown": []},
         "about": {"user_id": "test:mallory"},
         "chats": {},
+        "digest": {"chat_id": chat, "user_id": "test:ann"},
     }
     assert calls.keys() == {name for name, tool in TOOLS.items() if tool.effect == "reads"}
     found, *_ = talk(over_http(url_of(house)), ("search", calls["search"]))

@@ -96,8 +96,8 @@ def find_memories(
 ) -> tuple[list[RetrievedMemory], int]:
     """Return the unexpired memories for a question, best first, and how many may not be shown here.
 
-    These are memories of the organization, this agent, the asker, people whom the question names, people of whom they
-    were learned in this chat, and of its latest sessions, or of those of one key; of these and of anybody also those
+    These are memories of the organization, this agent, the asker, people whom the question names, and of
+    the chat's latest sessions, or of those of one key; of these and of anybody also those
     `linked` to what the question names, by their ids; what was believed at the time that the request asks for. `scope`
     is its `memory_scope`, and `by_query` what the arms found for each query. Those not shown are counted only for an
     explanation.

@@ -30,14 +30,13 @@ def _in_scope(named: str, documents: str = "m.scope = 'organization'") -> str:
 
     The organization's, of its documents those that meet the condition `documents`, one agent's, one person's by all
     their ids, those about people who are `named`, an expression of their ids, which they or others have said in some
-    chat, those about anybody that were said in this one, and those of sessions.
+    chat, and those of sessions.
     """
     return f"""
     {LIVE} AND ((m.scope = 'organization' AND m.type <> 'document') OR (m.type = 'document' AND {documents})
         OR (m.scope = 'agent' AND m.agent_id = :agent)
         OR (m.scope = 'user' AND m.importance >= :min_importance AND (m.user_id = ANY(:asker)
-            OR ((m.user_id = ANY({named}) OR m.learned_in = :chat)
-                AND m.learned_in IS NOT NULL AND m.type NOT IN ('document', 'qa_turn'))))
+            OR (m.user_id = ANY({named}) AND m.learned_in IS NOT NULL AND m.type NOT IN ('document', 'qa_turn'))))
         OR (m.scope = 'session' AND m.session_id IN (SELECT s.id FROM conversation_sessions s
             WHERE s.chat_id = :chat AND s.status <> 'merged'
                 AND (CAST(:key AS text) IS NULL OR s.session_key = :key)
