@@ -16,7 +16,7 @@ export interface components {
              * Kind
              * @enum {string}
              */
-            kind: "guardrails" | "documents" | "memories" | "rollups" | "exchanges" | "related" | "history" | "question";
+            kind: "guardrails" | "asked" | "decided" | "documents" | "memories" | "rollups" | "exchanges" | "related" | "history" | "question";
             /** Text */
             text: string;
             /** Tokens */
@@ -696,7 +696,7 @@ export interface components {
              * Shown In
              * @description The block of the context that shows it. Null: `dropped` gives the reason why none does.
              */
-            shown_in?: ("guardrails" | "documents" | "memories" | "rollups" | "exchanges" | "related" | "history" | "question") | null;
+            shown_in?: ("guardrails" | "asked" | "decided" | "documents" | "memories" | "rollups" | "exchanges" | "related" | "history" | "question") | null;
             /** Speaker */
             speaker?: string | null;
         };
@@ -1415,7 +1415,7 @@ export interface components {
              * Shown In
              * @description The block of the context that shows it. Null: `dropped` gives the reason why none does.
              */
-            shown_in?: ("guardrails" | "documents" | "memories" | "rollups" | "exchanges" | "related" | "history" | "question") | null;
+            shown_in?: ("guardrails" | "asked" | "decided" | "documents" | "memories" | "rollups" | "exchanges" | "related" | "history" | "question") | null;
             /** Speaker */
             speaker?: string | null;
             /** Text */
