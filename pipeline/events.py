@@ -141,10 +141,10 @@ def _apply(
             count_events(receipt, stored)
             return frozenset({"ingest"})
         case [Edit() as edit]:
-            args = (edit.chat_id, edit.external_id, edit.content, edit.edited_at)
-            change = partial(
-                edits.edit, database, tenant_id, *args, policy, by=edit.sender_id, trace_id=trace_id
+            new = edits.NewText(
+                edit.chat_id, edit.external_id, edit.content, edit.edited_at, by=edit.sender_id
             )
+            change = partial(edits.edit, database, tenant_id, new, policy, trace_id=trace_id)
             sender = (edit.chat_id, edit.sender_id, edit.said_at)
             # it would wait for a message that never comes
             is_out = suppression.keeps_out_sender(database, tenant_id, *sender)

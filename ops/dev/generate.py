@@ -87,9 +87,9 @@ KINDS_INTRODUCTION = """\
 
 # Kinds of messages and events
 
-What becomes of all that platforms send and export, by the platforms' own names: `*` stands for any ending, `pin_{a,b}`
-for `pin_a` and `pin_b`, and a word in brackets is put before the text. A kind that is not here is kept as text if it
-holds any, and counted by its own name.
+How everything that platforms send and export is treated, by the platforms' own names: `*` stands for any ending,
+`pin_{a,b}` for `pin_a` and `pin_b`, and a word in brackets is put before the text. A kind that is not here is kept as
+text if it holds any, and counted by its own name.
 """
 _FIRST_WORD = re.compile(r"[A-Za-z]*?[a-z](?=[A-Z])|[A-Za-z]+[._]|")
 

@@ -6,7 +6,7 @@ new text. An edit never moves a message in time.
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import Connection, Row
 
@@ -49,30 +49,32 @@ class Changed:
     follows: frozenset[str] = field(default_factory=frozenset)
 
 
-def edit(
-    database: Database,
-    tenant_id: str,
-    chat_id: str,
-    external_id: str,
-    content: str,
-    edited_at: datetime | None,
-    policy: SessionPolicy,
-    *,
-    by: str | None = None,
-    trace_id: str | None = None,
-) -> Changed:
-    """Replace a message's text, if `by` is an id of its sender (None: the caller has seen to it that it may).
+class NewText(NamedTuple):
+    """The text that a message has from now on."""
 
-    The newest `edited_at` (None: now) wins, of equal ones the last to arrive. A long text is cut. An edit that comes
-    before its message waits for it. Raises `DatabaseUnavailable`; then nothing was changed, and the call may be
-    repeated.
+    chat_id: str
+    external_id: str
+    content: str
+    # None: now
+    edited_at: datetime | None
+    # an id of the person who edits it; None: the caller has seen to it that they may
+    by: str | None = None
+
+
+def edit(
+    database: Database, tenant_id: str, new: NewText, policy: SessionPolicy, *, trace_id: str | None = None
+) -> Changed:
+    """Replace a message's text, if who edits it has sent it.
+
+    The newest `edited_at` wins, of equal ones the last to arrive. A long text is cut. An edit that comes before its
+    message waits for it. Raises `DatabaseUnavailable`; then nothing was changed, and the call may be repeated.
     """
-    content, original_bytes = truncate.within_bytes(masked(without_recalled(content)), MAX_CONTENT_BYTES)
+    content, original_bytes = truncate.within_bytes(masked(without_recalled(new.content)), MAX_CONTENT_BYTES)
     tokens = estimate_tokens(content)
-    requested = chat_id, external_id
+    requested, by = (new.chat_id, new.external_id), new.by
     with database.tenant(tenant_id) as connection:
         chat_id, external_id = chat_moves.address(connection, *requested)
-        at = _edited_at(connection, chat_id, external_id, edited_at)
+        at = _edited_at(connection, chat_id, external_id, new.edited_at)
         message = store.find(connection, chat_id, external_id, locked=False)
         edited = at and message and _outcome(connection, message, content, at, by) == "edited"
     if edited and message:
@@ -81,28 +83,35 @@ def edit(
         chat_id, external_id = _lock_address(connection, tenant_id, *requested)
         chat = chats.lock_exclusively(connection, chat_id)
         # under the lock: who forgets a person suppresses and deletes their messages under it
-        at = _edited_at(connection, chat_id, external_id, edited_at)
+        at = _edited_at(connection, chat_id, external_id, new.edited_at)
         if at is None:
             return Changed(outcome="kept_out")
         if chat is None:
             chats.ensure(connection, tenant_id, ChatIn(chat_id=chat_id))
             chat = chats.lock_exclusively(connection, chat_id)
         message = store.find(connection, chat_id, external_id)
-        new = {"content": content, "tokens": tokens, "at": at, "original_bytes": original_bytes}
+        values = {"content": content, "tokens": tokens, "at": at, "original_bytes": original_bytes}
         if chat is None or message is None:
-            store.put_pending(connection, tenant_id, chat_id, external_id, sender=by or "", **new)
+            store.put_pending(connection, tenant_id, chat_id, external_id, sender=by or "", **values)
             return Changed(outcome="pending")
         outcome = _outcome(connection, message, content, at, by)
         if outcome == "unchanged" and message.content == content:
             store.set_edited_at(connection, message.id, at)
         if outcome != "edited":
             return Changed(outcome=outcome)
-        lexemes = store.set_content(connection, message.id, **new)
+        lexemes = store.set_content(connection, message.id, **values)
         counters.add(connection, tenant_id, {"messages_edited": 1, "texts_masked": has_mask(content)})
-        follows = redo(
-            connection, tenant_id, chat, message, content, tokens, lexemes, policy, trace_id=trace_id
-        )
+        after = Measured(content, tokens, lexemes)
+        follows = redo(connection, tenant_id, chat, message, after, policy, trace_id=trace_id)
     return Changed(outcome="edited", follows=follows)
+
+
+class Measured(NamedTuple):
+    """A message's stored text, with its tokens and the lexemes of its search vector."""
+
+    content: str
+    tokens: int
+    lexemes: int
 
 
 def redo(
@@ -110,14 +119,12 @@ def redo(
     tenant_id: str,
     chat: chats.Chat,
     message: Row[Any],
-    content: str,
-    tokens: int,
-    lexemes: int,
+    after: Measured,
     policy: SessionPolicy,
     *,
     trace_id: str | None = None,
 ) -> frozenset[str]:
-    """Discard what was derived from a message, a row of `store.find` as it was before its text became `content`.
+    """Discard what was derived from a message, a row of `store.find` as it was before its text was replaced.
 
     It is derived again, by jobs of the kinds returned. The chat is locked exclusively.
     """
@@ -127,20 +134,20 @@ def redo(
             connection, tenant_id, chat_id, message_ids=[message.id], texts=[message.content]
         )
         return frozenset({"ingest"})
-    chats.count_placed(connection, chat_id, 0, lexemes - message.lexemes)
+    chats.count_placed(connection, chat_id, 0, after.lexemes - message.lexemes)
     touched = store.sessions_at(connection, chat_id, [(message.session_key, message.sent_at)])
     for session in touched:
-        store.revise(connection, session.id, tokens - message.token_count)
+        store.revise(connection, session.id, after.tokens - message.token_count)
     store.drop_message_vectors(connection, [message.id])
     remembered = policy.for_chat(chat).memory
     if remembered:
-        text = MessageText(message.id, chat_id, message.role, content)
+        text = MessageText(message.id, chat_id, message.role, after.content)
         languages.store_cues(connection, tenant_id, [(text, chat.language)])
     redone = derived.redo_sessions(
         connection, tenant_id, chat, touched, policy, edited=message, trace_id=trace_id
     )
     follows = redone.follows
-    if content and remembered:
+    if after.content and remembered:
         key = f"message:{message.id}"
         jobs.enqueue(connection, tenant_id, "embed", [key], lane=chat_id, trace_id=trace_id)
         follows |= {"embed"}

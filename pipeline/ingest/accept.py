@@ -88,6 +88,17 @@ SLICE_MESSAGES, SLICE_BYTES = 250, 256 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
+class _How:
+    """How messages are stored; see `accept`."""
+
+    # tokens of each text
+    sizes: Mapping[str, int]
+    settle: timedelta | None
+    limits: MessageLimits
+    trace_id: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Accepted:
     """How many messages were stored, and how many not."""
 
@@ -119,20 +130,8 @@ def accept(
     unique = _unique(messages)
     new = out = 0
     for batch in batched(unique.values(), SLICE_MESSAGES, SLICE_BYTES, lambda m: len(m.content.encode())):
-        sizes = _sizes(batch)
-        stored, kept_out = persistently(
-            partial(
-                _accept,
-                database,
-                tenant_id,
-                chat,
-                batch,
-                sizes,
-                settle=settle,
-                limits=limits,
-                trace_id=trace_id,
-            )
-        )
+        how = _How(sizes=_sizes(batch), settle=settle, limits=limits, trace_id=trace_id)
+        stored, kept_out = persistently(partial(_accept, database, tenant_id, chat, batch, how))
         new, out = new + stored, out + kept_out
     if out == len(unique):
         return Accepted(new=0, duplicates=0, kept_out=len(messages))
@@ -189,26 +188,16 @@ def _at_once(
 
 
 def _accept(
-    database: Database,
-    tenant_id: str,
-    chat: ChatIn,
-    messages: Sequence[MessageIn],
-    sizes: Mapping[str, int],
-    *,
-    settle: timedelta | None,
-    limits: MessageLimits,
-    trace_id: str | None,
+    database: Database, tenant_id: str, chat: ChatIn, messages: Sequence[MessageIn], how: _How
 ) -> tuple[int, int]:
     """Store a slice in one transaction; return `(new, kept out)`."""
     closes = any(message.closes_session for message in messages)
-    if settle is None and not closes and not limits.may_concern(messages):
-        trip = _at_once(database, tenant_id, chat, messages, sizes, trace_id)
+    if how.settle is None and not closes and not how.limits.may_concern(messages):
+        trip = _at_once(database, tenant_id, chat, messages, how.sizes, how.trace_id)
         new, stored = database.one_trip(trip, keeps_ready=True) or (0, False)
         if stored:
             return int(new), 0
-    return _accept_step_by_step(
-        database, tenant_id, chat, messages, sizes, settle=settle, limits=limits, trace_id=trace_id
-    )
+    return _accept_step_by_step(database, tenant_id, chat, messages, how)
 
 
 # The suppression keys last read, by tenant; Postgres compares them, which saves reading the key each time.
@@ -220,11 +209,8 @@ def _accept_step_by_step(
     tenant_id: str,
     chat: ChatIn,
     received: Sequence[MessageIn],
-    sizes: Mapping[str, int],
+    how: _How,
     *,
-    settle: timedelta | None,
-    limits: MessageLimits,
-    trace_id: str | None,
     by_owner: bool = False,
 ) -> tuple[int, int]:
     """Store a slice that one trip cannot: imported, partly kept out, or of a new or moved chat; return as `_accept`.
@@ -239,25 +225,15 @@ def _accept_step_by_step(
             _keys[tenant_id] = key
         owned = None if by_owner else numbers.by_owner(connection, key, chat.chat_id, received)
         if owned is None:
-            held = _Held(connection, tenant_id, database.only_chats, key, chat, stored)
-            return _put_step_by_step(held, received, sizes, settle=settle, limits=limits, trace_id=trace_id)
+            held = _Held(connection, database.only_chats, key, stored)
+            return _put_step_by_step(held, tenant_id, chat, received, how)
     new, out = 0, owned.kept_out
     for chat_id, messages in owned.parts.items():
         part = chat.model_copy(update={"chat_id": chat_id})
         if chat_id != chat.chat_id and database.only_chats and chat_id not in json.loads(database.only_chats):
             out += len(messages)
             continue
-        stored_now, kept_out = _accept_step_by_step(
-            database,
-            tenant_id,
-            part,
-            messages,
-            sizes,
-            settle=settle,
-            limits=limits,
-            trace_id=trace_id,
-            by_owner=True,
-        )
+        stored_now, kept_out = _accept_step_by_step(database, tenant_id, part, messages, how, by_owner=True)
         new, out = new + stored_now, out + kept_out
     return new, out
 
@@ -267,30 +243,16 @@ class _Held:
     """A chat that messages are stored in, held against forgetting in this transaction."""
 
     connection: Connection
-    tenant_id: str
     only_chats: str
     key: bytes | None
-    chat: ChatIn
     stored: Chat | None
 
 
 def _put_step_by_step(
-    held: _Held,
-    received: Sequence[MessageIn],
-    sizes: Mapping[str, int],
-    *,
-    settle: timedelta | None,
-    limits: MessageLimits,
-    trace_id: str | None,
+    held: _Held, tenant_id: str, chat: ChatIn, received: Sequence[MessageIn], how: _How
 ) -> tuple[int, int]:
     """Store those of these messages that may be; return as `_accept`."""
-    connection, tenant_id, key, chat, stored = (
-        held.connection,
-        held.tenant_id,
-        held.key,
-        held.chat,
-        held.stored,
-    )
+    connection, key, stored = held.connection, held.key, held.stored
     out, unnamed = 0, False
     if stored is not None and stored.moved_to is not None:
         before = chat_moves.admit(connection, key, chat.chat_id, stored.moved_to, received)
@@ -300,7 +262,7 @@ def _put_step_by_step(
         key, stored = accepting.begin(connection, tenant_id, chat.chat_id, held.only_chats)
     former = [] if key is None else store_moves.former(connection, chat.chat_id)
     admitted = suppression.admit(connection, key, chat.chat_id, received, former=former)
-    pruned = limits.came_again(connection, chat.chat_id, admitted.messages)
+    pruned = how.limits.came_again(connection, chat.chat_id, admitted.messages)
     kept_out = [*admitted.kept_out, *pruned]
     if kept_out:
         edits.drop_pending(connection, chat.chat_id, kept_out)
@@ -322,8 +284,8 @@ def _put_step_by_step(
         membership.note_unknown(connection, tenant_id, chat.chat_id)
     if not messages:
         return 0, out
-    if settle is not None:
-        chats.settle(connection, chat.chat_id, settle)
+    if how.settle is not None:
+        chats.settle(connection, chat.chat_id, how.settle)
     closing = [(m.session_key, m.sent_at) for m in messages if m.closes_session and m.session_key]
     if closing:
         sessions.add_closes(connection, tenant_id, chat.chat_id, closing)
@@ -331,10 +293,10 @@ def _put_step_by_step(
         connection,
         tenant_id,
         chat.chat_id,
-        [(message, sizes[message.content]) for message in messages],
+        [(message, how.sizes[message.content]) for message in messages],
         closing=bool(closing),
-        priority=jobs.LIVE if settle is None else jobs.LATER,
-        trace_id=trace_id,
+        priority=jobs.LIVE if how.settle is None else jobs.LATER,
+        trace_id=how.trace_id,
     )
     return new, out
 

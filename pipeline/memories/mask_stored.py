@@ -69,9 +69,8 @@ def _message(
     written.replace(connection, "message", str(row.id), new, **more)
     after = messages.find(connection, chat.chat_id, more.get("external_id", row.external_id))
     if before is not None and after is not None and new[0] != row.content:
-        edits.redo(
-            *(connection, tenant_id, chat, before, new[0], after.token_count, after.lexemes, policy),
-        )
+        measured = edits.Measured(new[0], after.token_count, after.lexemes)
+        edits.redo(connection, tenant_id, chat, before, measured, policy)
 
 
 def _memory(connection: Connection, tenant_id: str, row: Row[Any], new: list[Any]) -> None:

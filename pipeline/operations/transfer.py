@@ -209,8 +209,10 @@ class _Taking:
         for item in batch:
             row = {name: value for name, value in item.row.items() if value is not None}
             edit = parse_payload(EditEvent, row, {"from": "platform"})
-            where = (self.database, self.tenant_id, edit.chat_id, edit.external_id)
-            changed = edits.edit(*where, edit.content, edit.edited_at, self.policy, by=edit.sender_id)
+            new = edits.NewText(
+                edit.chat_id, edit.external_id, edit.content, edit.edited_at, by=edit.sender_id
+            )
+            changed = edits.edit(self.database, self.tenant_id, new, self.policy)
             out += changed.outcome in {"kept_out", "not_theirs"}
             follows |= changed.follows
         return Taken(of="edits", rows=len(batch), new=0, left_out=out, follows=follows)

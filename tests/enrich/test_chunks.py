@@ -88,6 +88,8 @@ def test_an_edit_to_a_shorter_text_leaves_nothing_of_the_longer_one(database: Da
     say(database, long("the plumber"), "another")
     client = ShortSighted()
     embed_all(database, client)
-    edits.edit(database, TENANT, CHAT.chat_id, "m0", "short", message(30).sent_at, SESSION_POLICY)
+    edits.edit(
+        database, TENANT, edits.NewText(CHAT.chat_id, "m0", "short", message(30).sent_at), SESSION_POLICY
+    )
     embed_all(database, client)
     assert chunks(database) == {"m0": [0], "m1": [0]}

@@ -80,7 +80,7 @@ def test_a_summary_of_what_has_changed_is_thrown_away(database: Database, change
 
     def meanwhile(_call: int) -> None:
         if change == "edit":
-            edits.edit(database, TENANT, CHAT.chat_id, "m2", "Beatriz", None, SESSION_POLICY)
+            edits.edit(database, TENANT, edits.NewText(CHAT.chat_id, "m2", "Beatriz", None), SESSION_POLICY)
         else:
             accept.accept(database, TENANT, CHAT, [joining if change == "join" else closing])
         place(database)

@@ -24,7 +24,7 @@ def at(minute: float) -> datetime:
 
 
 def edit(database: Database, id: str, content: str, minute: float) -> edits.Changed:  # noqa: A002
-    return edits.edit(database, TENANT, CHAT.chat_id, id, content, at(minute), SESSION_POLICY)
+    return edits.edit(database, TENANT, edits.NewText(CHAT.chat_id, id, content, at(minute)), SESSION_POLICY)
 
 
 def delete(database: Database, id: str) -> edits.Changed:  # noqa: A002
@@ -83,7 +83,10 @@ def test_edits_and_the_message_give_the_same_in_every_order(database: Database) 
                     place(database)
             else:
                 edits.edit(
-                    database, TENANT, chat.chat_id, "m", f"edited {step}", at(float(step)), SESSION_POLICY
+                    database,
+                    TENANT,
+                    edits.NewText(chat.chat_id, "m", f"edited {step}", at(float(step))),
+                    SESSION_POLICY,
                 )  # type: ignore[arg-type]
     place(database)
     assert rows(database, "SELECT DISTINCT content, edited_at FROM messages") == [("edited 20", at(20))]

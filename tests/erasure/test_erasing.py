@@ -84,8 +84,8 @@ def test_an_edit_that_waits_for_forgetting_brings_nothing_back(database: Databas
             # Given that her forgetting comes to the chat first, and then an edit of what she said
             forgetting = pool.submit(run, database, "forget", forget.forgetter(database, SESSION_POLICY))
             until_somebody_waits(database)
-            where = (database, TENANT, CHAT.chat_id, "m")
-            edit = pool.submit(edits.edit, *where, "der Schlüssel 🗝", None, SESSION_POLICY)
+            new = edits.NewText(CHAT.chat_id, "m", "der Schlüssel 🗝", None)
+            edit = pool.submit(edits.edit, database, TENANT, new, SESSION_POLICY)
             until_somebody_waits(database, 2)
         forgetting.result(SECONDS)
         assert edit.result(SECONDS).outcome == "kept_out"
@@ -120,7 +120,9 @@ def test_what_is_erased_in_one_chat_holds_up_no_other_while_it_waits_for_an_acce
 
 # An edit, a memory that was learned there, and a message.
 CHECKS_A_CHAT: list[Callable[[Database, str], object]] = [
-    lambda db, chat: edits.edit(db, TENANT, chat, "m1", "something else", None, SESSION_POLICY),
+    lambda db, chat: edits.edit(
+        db, TENANT, edits.NewText(chat, "m1", "something else", None), SESSION_POLICY
+    ),
     lambda db, chat: memories.remember(
         db, TENANT, MemoryIn(scope="organization", content="old boiler", learned_in=chat)
     ),

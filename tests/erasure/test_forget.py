@@ -85,7 +85,9 @@ def fill(database: Database) -> None:
             """)
         )
     work(database)
-    edits.edit(database, TENANT, GROUP.chat_id, "g0-2", "my zebrafish moved", None, SESSION_POLICY)
+    edits.edit(
+        database, TENANT, edits.NewText(GROUP.chat_id, "g0-2", "my zebrafish moved", None), SESSION_POLICY
+    )
     assert everywhere(database, "zebrafish")
     assert {"memories.content", "memory_evidence.content"} <= set(everywhere(database, "Zebrafish Bay"))
     assert rows(database, "SELECT count(*) FROM memory_supersessions") == [(1,)]
@@ -168,7 +170,9 @@ def test_nothing_of_a_forgotten_user_stands_in_any_column_of_any_table(remembere
     # nor by another id, nor by an edit
     renamed = conversation(0)[2].model_copy(update={"external_id": "imported"})
     assert accept.accept(remembered, TENANT, GROUP, [renamed]).kept_out == 1
-    edited = edits.edit(remembered, TENANT, GROUP.chat_id, "g0-2", "zebrafish", None, SESSION_POLICY)
+    edited = edits.edit(
+        remembered, TENANT, edits.NewText(GROUP.chat_id, "g0-2", "zebrafish", None), SESSION_POLICY
+    )
     assert edited.outcome == "kept_out"
     assert everywhere(remembered, "zebrafish") == []
     now = rows(remembered, "SELECT now()")[0][0]
@@ -214,7 +218,9 @@ def test_a_killed_forgetting_is_finished(remembered: Database, monkeypatch: pyte
 
 
 def test_a_forgotten_chat_leaves_no_trace_and_the_others_stay(remembered: Database) -> None:
-    edits.edit(remembered, TENANT, DIRECT.chat_id, "never comes", "secret", None, SESSION_POLICY)
+    edits.edit(
+        remembered, TENANT, edits.NewText(DIRECT.chat_id, "never comes", "secret", None), SESSION_POLICY
+    )
     remember(remembered, TENANT, MemoryIn(scope="organization", content="secret", learned_in=DIRECT.chat_id))
     receipt = forgotten(remembered, Subject(kind="chat", chat_id=DIRECT.chat_id))
     assert (receipt.counts["messages"], receipt.counts["chats"]) == (5, 1)
@@ -222,7 +228,9 @@ def test_a_forgotten_chat_leaves_no_trace_and_the_others_stay(remembered: Databa
     assert rows(remembered, "SELECT count(*) FROM messages") == [(80,)]
     again = accept.accept(remembered, TENANT, DIRECT, [message(1, "an old message", id="d1")])
     assert again.kept_out == 1
-    late = edits.edit(remembered, TENANT, DIRECT.chat_id, "d1", "an old edit", at(2), SESSION_POLICY)
+    late = edits.edit(
+        remembered, TENANT, edits.NewText(DIRECT.chat_id, "d1", "an old edit", at(2)), SESSION_POLICY
+    )
     assert late.outcome == "kept_out"
     assert everywhere(remembered, "test:direct") == []
     now = rows(remembered, "SELECT now()")[0][0]

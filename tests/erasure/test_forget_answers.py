@@ -125,7 +125,7 @@ def test_a_forgotten_message_takes_along_what_rests_on_it(asked: Database) -> No
 
 
 def test_an_edit_takes_what_rests_on_the_old_text(asked: Database) -> None:
-    edits.edit(asked, TENANT, GROUP.chat_id, "g3", "I keep no animals", None, SESSION_POLICY)
+    edits.edit(asked, TENANT, edits.NewText(GROUP.chat_id, "g3", "I keep no animals", None), SESSION_POLICY)
     assert everywhere(asked, "Rua Augusta") == []
 
 

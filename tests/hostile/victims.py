@@ -168,7 +168,7 @@ def _leave_owed(database: Database, tenant: str, word: str, rules: SessionPolicy
     )
     current = Current(rules=rules, summary_version=1, min_messages=4)
     backfill.start(database, tenant, BackfillRequest(kind="embed", chat_id=alone), current)
-    edits.edit(database, tenant, alone, "not yet come", f"{word} early", None, rules)
+    edits.edit(database, tenant, edits.NewText(alone, "not yet come", f"{word} early", None), rules)
     edits.delete(database, tenant, alone, "never comes", rules)
     asked = ContextQuery(chat_id=SHARED_CHAT, query=f"the {word} of the lighthouse?", user_id=sender)
     build_context(database, tenant, asked, embedder=None, settings=Settings(_env_file=None))

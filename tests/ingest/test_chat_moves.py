@@ -127,7 +127,9 @@ def stored_after(database: Database, chat_id: str) -> list[tuple[object, ...]]:
 def test_what_was_deleted_or_waits_to_be_edited_is_so_after_a_move(database: Database) -> None:
     accept(database, OLD, message(0, id="1"))
     edits.delete(database, TENANT, OLD.chat_id, "2", SESSION_POLICY)
-    edits.edit(database, TENANT, OLD.chat_id, "3", "edited before it came", None, SESSION_POLICY)
+    edits.edit(
+        database, TENANT, edits.NewText(OLD.chat_id, "3", "edited before it came", None), SESSION_POLICY
+    )
     move(database, OLD.chat_id, NEW.chat_id)
     move(database, NEW.chat_id, FINAL)
     accepted = accept(database, OLD, message(1, id="2"), message(2, "as it was", id="3", reply_to="1"))
@@ -219,7 +221,9 @@ def test_changes_reach_a_message_on_its_way(database: Database, monkeypatch: pyt
     next(steps)
     for each in ("0", "3"):
         assert (
-            edits.edit(database, TENANT, OLD.chat_id, each, "edited", None, SESSION_POLICY).outcome
+            edits.edit(
+                database, TENANT, edits.NewText(OLD.chat_id, each, "edited", None), SESSION_POLICY
+            ).outcome
             == "edited"
         )
     for each in ("1", "2"):

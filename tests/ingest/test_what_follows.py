@@ -134,7 +134,7 @@ def test_whoever_is_not_remembered_is_a_member_without_a_name(database: Database
     found = identities.show_members(database, TENANT, CHAT.chat_id)
     assert (found.members, found.unnamed) == (["test:ann"], True)
     # and nothing of them waits
-    edits.edit(database, TENANT, CHAT.chat_id, "late", "Oh.", EPOCH, SESSION_POLICY)
+    edits.edit(database, TENANT, edits.NewText(CHAT.chat_id, "late", "Oh.", EPOCH), SESSION_POLICY)
     assert rows(database, "SELECT count(*) FROM pending_changes") == [(1,)]
     accept.accept(database, TENANT, CHAT, [message(2, sender_id="test:dee", id="late")])
     assert rows(database, "SELECT count(*) FROM pending_changes") == [(0,)]

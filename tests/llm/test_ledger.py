@@ -103,7 +103,7 @@ def test_an_edit_takes_the_kept_answers_of_its_chat_with_it(database: Database, 
     for prompt in (asking(), asking("something else"), asking()):
         Gateway(database, model).complete(call, prompt, timeout_seconds=5)
     assert (model.calls, answers(database)) == (2, 2)
-    edits.edit(database, TENANT, CHAT, "m1", "it is repaired", None, SESSION_POLICY)
+    edits.edit(database, TENANT, edits.NewText(CHAT, "m1", "it is repaired", None), SESSION_POLICY)
     assert answers(database) == 0
 
 

@@ -176,7 +176,9 @@ def test_what_a_message_taught_goes_with_it_and_what_it_had_superseded_is_revive
     talk.say(24, "Ann | home | faro")
     talk.learn()
     braga = "Ann | home | braga"
-    edits.edit(talk.database, TENANT, GROUP.chat_id, f"{GROUP.chat_id}-24", braga, None, talk.rules)
+    edits.edit(
+        talk.database, TENANT, edits.NewText(GROUP.chat_id, f"{GROUP.chat_id}-24", braga, None), talk.rules
+    )
     talk.learn()
     assert talk.all() == ["Ann: home porto.", "Ann: home braga."]
     edits.delete(talk.database, TENANT, GROUP.chat_id, f"{GROUP.chat_id}-24", talk.rules)

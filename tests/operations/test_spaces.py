@@ -270,7 +270,7 @@ def test_a_retired_space_is_not_written_its_vectors_are_deleted_and_it_can_be_ma
     with database.tenant(TENANT) as connection:
         (told,) = connection.execute(text("SELECT id FROM messages WHERE external_id = 'm103'")).one()
     rules = deployment.current.rules
-    edits.edit(database, TENANT, CHAT.chat_id, "m103", "the boiler is new", None, rules)
+    edits.edit(database, TENANT, edits.NewText(CHAT.chat_id, "m103", "the boiler is new", None), rules)
     deployment.say(130, 5)
     deployment.work()
     assert deployment.counted()["256"][0] == "retired"

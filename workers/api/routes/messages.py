@@ -143,10 +143,7 @@ def patch_message(
     changed = edits.edit(
         api.database,
         tenant,
-        chat_id,
-        external_id,
-        payload.content,
-        payload.edited_at,
+        edits.NewText(chat_id, external_id, payload.content, payload.edited_at),
         SessionPolicy.of(api.settings),
         trace_id=request_id(),
     )

@@ -1,4 +1,4 @@
-"""What people ask of a bot for themselves: /missed, /remember, /mydata, /forgetme, each with their own rights alone.
+"""Commands by which people act for themselves: /missed, /remember, /mydata and /forgetme.
 
 Who asks is whom the platform names; nothing that they write names somebody else.
 """
