@@ -415,11 +415,10 @@ def _write(query: DigestQuery, missed: _Missed) -> Digest:
     if dropped:
         degraded.append(f"budget: {len(dropped):,} earlier lines did not fit into {budget:,} tokens")
     shown = [block.text for block in blocks]
-    ends = (
+    opening, closing = (
         "\n".join(filter(None, map(around.get, forms)))
         for forms in (("silent", "missed"), ("joined", "left"))
     )
-    opening, closing = ends
     text = "\n\n".join(filter(None, [opening, *shown, closing]))
     return Digest(
         chat_id=missed.chat.chat_id,

@@ -283,7 +283,7 @@ def forge(mallory: httpx.Client, chat: str) -> None:
 def told_of_both(mallory: httpx.Client, chat: str) -> None:
     """What is shown of the one statement differs in its words alone from what is shown of the other."""
     listed = mallory.get("/v1/memories", params={"chat_id": chat, "superseded": True}).json()["memories"]
-    query = {"chat_id": chat, "query": "What are the pin and the cat of Alice?", "fill": True}
+    query = {"chat_id": chat, "query": "What are the pin and the cat of Alice?"}
     hits = mallory.post("/v1/memories/search", json=query).json()["hits"]
     for memories in (listed, [hit["memory"] for hit in hits]):
         assert sorted(memory["attribute"] for memory in memories) == ["cat", "pin"]
