@@ -23,8 +23,9 @@ _CARD = re.compile(
     r"|3[47]\d\d([ \u00a0-]?)\d{6}\2\d{5}|3(?:0[0-5]|[68]\d)\d([ \u00a0-]?)\d{6}\3\d{4}"
     r")(?![A-Za-z0-9_/-]|[.,:]\d|[ \u00a0]\d)"
 )
+_LONGEST_NAME = 64
 # a private key of which the rest is in another message
-_EDGE = re.compile(r"-----(BEGIN|END) [A-Z ]*PRIVATE KEY[A-Z ]*-----")
+_EDGE = re.compile(r"-----(BEGIN|END) [A-Z ]{0,40}PRIVATE KEY[A-Z ]{0,40}-----")
 _OF_KEYS, _LEAST_OF_KEY = string.ascii_letters + string.digits + "+/=\r\n", 64
 # the end of a sentence, which is no part of a token with dots
 _FULL_STOP = re.compile(r"\.(?=\s|$)")
@@ -63,7 +64,8 @@ def masked(text: str) -> str:
 def masked_json(value: Any, name: str = "") -> Any:
     """Mask all texts and keys of a JSON value, each text as `key=text`, as the key may tell what it is."""
     if isinstance(value, str):
-        given = f"{name}="
+        # the end of a long name tells as much
+        given = f"{name[-_LONGEST_NAME:]}="
         named = masked(given + value) if name else ""
         return named.removeprefix(given) if named.startswith(given) else masked(value)
     if isinstance(value, dict):

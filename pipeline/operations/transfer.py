@@ -45,6 +45,8 @@ BATCH = 500
 """Rows in one transaction."""
 _LISTED_AT_ONCE = 1000
 _FIRST, END = "header", "end"
+# columns with the time of a row's words: what was forgotten since is kept out
+_TIMES = {"memories": "created_at", "memory_evidence": "said_at"}
 # memory that is off keeps out what comes, and what was there before has to come first
 _LATER = "unremembered"
 
@@ -190,7 +192,7 @@ class _Taking:
             raise InvalidInput(f"{header.where}: exported_at: {error}", field="file") from None
         if not isinstance(at, datetime):
             raise InvalidInput(f"{header.where}: exported_at is missing", field="file")
-        self.exported_at, self.is_open = at, True
+        self.exported_at, self.is_open = min(at, datetime.now(UTC)), True
         yield Notice(
             text=f"An export of a Backscroll of {at:%Y-%m-%d}: who is in its chats counts as stated by an operator."
         )
@@ -237,12 +239,31 @@ class _Taking:
             suppression_list.lock(connection, self.tenant_id)
             chats.ensure_tenant(connection, self.tenant_id)
             rows = [_checked(of, item.row) for item in batch]
-            out = suppression.kept_out(connection, self.exported_at, [_named(of, row) for row in rows])
+            out = self._kept_out(connection, of, rows)
             kept = [row for row, is_out in zip(rows, out, strict=True) if not is_out]
             new = store.put(connection, self.tenant_id, of, kept) if kept else []
             if of == "memories":
                 self._embed(connection, [f"memory:{i}" for i in new])
         return Taken(of=of, rows=len(batch), new=len(new), left_out=sum(out), follows=frozenset({"embed"}))
+
+    def _kept_out(self, connection: Connection, of: str, rows: Sequence[dict[str, Any]]) -> list[bool]:
+        """Tell of each row whether one of its subjects was forgotten since, or all messages that say it were."""
+        out = suppression.kept_out(connection, [(self._time(of, row), _named(of, row)) for row in rows])
+        sources: list[list[Named]] = [[("message", *at) for at in row.get("messages") or ()] for row in rows]
+        unique = list({source for each in sources for source in each})
+        gone = suppression.kept_out(connection, [(self.exported_at, [source]) for source in unique])
+        forgotten = {source for source, is_gone in zip(unique, gone, strict=True) if is_gone}
+        return [
+            is_out or (bool(each) and forgotten.issuperset(each))
+            for is_out, each in zip(out, sources, strict=True)
+        ]
+
+    def _time(self, of: str, row: dict[str, Any]) -> datetime:
+        """Return when the words of a row were said or learned, or else exported."""
+        at = parse_time(row[_TIMES[of]]) if of in _TIMES else self.exported_at
+        if not isinstance(at, datetime):
+            raise InvalidInput(f"{_TIMES[of]} is no time", field="file")
+        return min(self.exported_at, at)
 
     def _embed(self, connection: Connection, keys: Sequence[str]) -> None:
         jobs.enqueue(connection, self.tenant_id, "embed", list(keys), priority=jobs.LATER)
@@ -266,6 +287,8 @@ def _named(of: str, row: dict[str, Any]) -> list[Named]:
         named += [("chat", row[column])] if row.get(column) else []
     for column in ("sender_id", "user_id"):
         named += [("user", row[column]), ("unremembered", row[column])] if row.get(column) else []
+    if of == "memory_evidence":
+        named.append(("message", row["chat_id"], row.get("message") or ""))
     if of == "chat_members":
         named.append(("left", row["chat_id"], row["sender_id"]))
     if of == "memories":

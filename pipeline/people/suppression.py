@@ -128,10 +128,10 @@ def is_kept_out(connection: Connection, at: datetime | None, *named: Named) -> b
     return any(at is None or _reaches(until, at) for until in listed.values())
 
 
-def kept_out(connection: Connection, at: datetime, named: Sequence[Sequence[Named]]) -> list[bool]:
-    """Tell of each of several items, known at that time, whether one of its subjects was forgotten since."""
-    listed = _listed(connection, store.key(connection), {name for names in named for name in names})
-    return [any(_reaches(listed[name], at) for name in names if name in listed) for names in named]
+def kept_out(connection: Connection, known: Sequence[tuple[datetime, Sequence[Named]]]) -> list[bool]:
+    """Tell of each of several items, given the time that it is of, whether one of its subjects was forgotten since."""
+    listed = _listed(connection, store.key(connection), {name for _, names in known for name in names})
+    return [any(_reaches(listed[name], at) for name in names if name in listed) for at, names in known]
 
 
 def forgotten(connection: Connection, senders: Collection[str]) -> dict[str, datetime]:

@@ -77,7 +77,10 @@ def _require_may_see(connection: Connection, chat: Chat, ids: Sequence[str]) -> 
     here = set(membership.of_chat(connection, chat.chat_id)) - {membership.UNKNOWN}
     if not ids or not here.isdisjoint(ids):
         return
-    left = suppression.is_kept_out(connection, None, *(("left", chat.chat_id, sender) for sender in ids))
+    known_as = [chat.chat_id, *chat_moves.former(connection, chat.chat_id)]
+    left = suppression.is_kept_out(
+        connection, None, *(("left", c, sender) for c in known_as for sender in ids)
+    )
     if left or (chat.kind == "direct" and here):
         raise InvalidInput(f"user_id: {ids[0]} is not in {chat.chat_id}", field="user_id")
 

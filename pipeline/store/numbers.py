@@ -192,6 +192,7 @@ _EMPTY = (
     SELECT tenant_id, :into, session_key, closed_at FROM gone ON CONFLICT DO NOTHING
     """,
     "UPDATE pending_changes SET chat_id = :into WHERE chat_id = :chat AND edited_at <= :until",
+    "UPDATE digests SET chat_id = :into WHERE chat_id = :chat",
     """
     UPDATE backfills SET filter = filter || jsonb_build_object('chat_id', CAST(:into AS text))
     WHERE filter->>'chat_id' = :chat

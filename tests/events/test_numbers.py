@@ -10,9 +10,12 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.erasure import forget
+from pipeline.operations import digests
 from pipeline.people import identities
 from pipeline.store.connections.database import Database
+from schemas.digests import DailyDigestIn
 from schemas.people import Subject
+from schemas.settings import Settings
 from tests.conftest import SESSION_POLICY, TENANT
 from tests.ingest.test_sessions_stored import place_all
 from tests.test_pipeline import run
@@ -276,6 +279,24 @@ def test_groups_links_and_keys_stay_with_the_person(
             text("SELECT sender_id FROM messages WHERE chat_id = 'whatsapp:7@g.us' ORDER BY sent_at")
         )
         assert list(senders) == [f"whatsapp:{NEW}", f"whatsapp:{OLD}"]
+
+
+@every_platform
+def test_daily_digests_follow_the_former_owner_and_a_key_of_the_next_ones_chat_reaches_nothing_of_theirs(
+    client: httpx.Client, database: Database, settings: Settings, on: Platform
+) -> None:
+    send(client, database, on, on.says(OLD, "a1", FIRST, 0))
+    allowing = settings.model_copy(update={"digest_hosts": "hooks.example.org"})
+    daily = DailyDigestIn(chat_id=f"whatsapp:{OLD}", daily="08:00", url="https://hooks.example.org/rita")
+    digests.add(database, TENANT, daily, None, allowing)
+    send(client, database, on, on.changes(OLD, NEW, 100), on.says(OLD, "b1", OTHER, 200))
+    assert [digest.chat_id for digest in digests.listing(database, TENANT)] == [f"whatsapp:{NEW}"]
+    wanted = {"label": "следующий", "scopes": ["ingest"], "chats": [f"whatsapp:{OLD}"]}
+    key = {"Authorization": f"Bearer {client.post('/v1/keys', json=wanted).json()['key']}"}
+    address = f"/v1/messages/whatsapp:{OLD}/a1"
+    client.patch(address, json={"content": "forged"}, headers=key)
+    client.delete(address, headers=key)
+    assert said(database) == of(NEW, FIRST) | of(OLD, OTHER)
 
 
 @every_platform

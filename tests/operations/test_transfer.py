@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -274,6 +275,34 @@ def test_who_is_forgotten_here_since_stays_out_and_a_broken_row_is_named(
         "rows of 'api_keys' are not known",
         "the row of chat_members is not readable",
     ]
+
+
+def test_a_memory_stays_out_whose_messages_were_all_deleted_here_since(
+    settings: Settings,
+    database: Database,
+    workers: Workers,
+    run: Run,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "all.jsonl"
+    with served(settings) as client:
+        live(client, workers)
+        assert run("export", "tenant", path).code == 0
+        assert client.delete(f"/v1/messages/{GARDEN}/1").status_code < 300
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    place, learned = next((n, line) for n, line in enumerate(lines) if line.get("of") == "memories")
+    of_both = [[GARDEN, "1"], [GARDEN, "3"]]
+    for words, messages in (("一个人说的", of_both[:1]), ("两个人说的", of_both)):
+        row = learned["row"] | {"id": str(uuid4()), "content": words, "messages": messages}
+        row["content_hash"] = "\\x" + words.encode().hex()[:32]
+        lines.insert(place, {"type": "row", "of": "memories", "row": row})
+    path.write_text("\n".join(map(json.dumps, lines)))
+    assert run("import", path, "--json").code == 0
+    kept = [
+        line["row"]["content"] for line in transfer.export(database, TENANT) if line.get("of") == "memories"
+    ]
+    assert "两个人说的" in kept
+    assert "一个人说的" not in kept
 
 
 def test_rows_without_an_export_around_them_are_not_taken() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline.erasure import forget
-from pipeline.ingest import accept
+from pipeline.ingest import accept, chat_moves
 from pipeline.people import identities
 from pipeline.recall import digest
 from pipeline.store.connections.database import Database
@@ -514,6 +514,10 @@ def test_who_left_the_chat_or_is_no_part_of_a_direct_one_sees_nothing(talk: Data
         assert refused.value.field == "user_id"
     identities.change_members(talk, TENANT, "test:digest", ["test:ben"], [], at + timedelta(minutes=1))
     assert told(talk, TENANT, user_id="test:ben", until=moment(HOUR)).messages == 4
+    # who had left does not come back because the chat has another id
+    chat_moves.start(talk, TENANT, "test:digest", "test:new")
+    with pytest.raises(InvalidInput, match="is not in test:new"):
+        told(talk, TENANT, chat_id="test:new", user_id="test:dora")
     direct = Situation(what="", language="english", kind="direct", said=[(0, "ana", "my secret")], at=1)
     tell(talk, direct, TENANT, "test:direct")
     with pytest.raises(InvalidInput, match="is not in test:direct"):

@@ -86,3 +86,7 @@ def test_a_key_may_tell_what_its_value_is() -> None:
     left = masked_json({"aws_secret_access_key": value, "note": value})
     assert left["aws_secret_access_key"].startswith("[masked: aws secret access key")
     assert left["note"] == value
+    of_long_names = masked_json(
+        {"x" * 100_000 + "_aws_secret_access_key": [value] * 100, "y" * 100_000: [value] * 100}
+    )
+    assert all(value not in texts for name, texts in of_long_names.items() if name.endswith("key"))

@@ -27,7 +27,9 @@ _MOVED_ON = text("""
         UNION SELECT c.new_id FROM changed_numbers c JOIN later ON c.id = later.new_id
     )
     SELECT m.chat_id FROM later JOIN messages m ON m.chat_id = later.new_id || :account AND m.external_id = :external
-    WHERE NOT EXISTS (SELECT 1 FROM messages WHERE chat_id = :chat AND external_id = :external) LIMIT 1
+    WHERE NOT EXISTS (SELECT 1 FROM messages WHERE chat_id = :chat AND external_id = :external)
+        -- a key for the next owner's chat reaches nothing of the former one's
+        AND nullif(current_setting('app.chats', true), '') IS NULL LIMIT 1
 """)
 _STILL_THERE = text(
     "SELECT external_id FROM messages WHERE chat_id = :chat AND external_id = ANY(:externals)"

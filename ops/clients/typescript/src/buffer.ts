@@ -184,6 +184,8 @@ export class Buffer {
         this.#note({ gone: numbers });
       } else if (outcome instanceof Refused && batch.length === 1) {
         const { n: number, call } = batch[0]!;
+        // dropped meanwhile
+        if (!lane.entries.includes(batch[0]!)) continue;
         this.#leave(lane, new Set(numbers));
         this.#aside.set(number, { number, method: call.method, path: call.path, body: call.body!, reason: outcome.message });
         this.#note({ n: number, reason: outcome.message });

@@ -36,24 +36,37 @@ export class Journal {
   /** Replaces all records. */
   rewrite(records: object[]): void {
     this.#using(() => {
-      this.stale = 0;
-      this.#unwritten = [];
-      if (!records.length && this.#file >= 0) return this.#fs.ftruncateSync(this.#file);
+      if (!records.length && this.#file >= 0) {
+        this.#fs.ftruncateSync(this.#file);
+        return this.#clean();
+      }
       const other = `${this.path}.new`;
       // it holds what people wrote
       this.#fs.writeFileSync(other, records.map((record) => `\n${JSON.stringify(record)}`).join(""), { mode: 0o600, flush: true } as object);
       this.#fs.renameSync(other, this.path);
       if (this.#file >= 0) this.#fs.closeSync(this.#file);
       this.#file = this.#fs.openSync(this.path, "a");
+      this.#clean();
     });
   }
 
-  /** Appends records together. Throws `BufferUnusable` if that cannot be done. */
+  #clean(): void {
+    this.stale = 0;
+    this.#unwritten = [];
+  }
+
+  /** Appends records together. Throws `BufferUnusable` if that cannot be done; then none of them is there. */
   append(...records: object[]): void {
     this.#using(() => {
+      const { size } = this.#fs.fstatSync(this.#file);
       // a line that a full disk cut off must not spoil the next
       const bytes = new TextEncoder().encode([...this.#unwritten, ...records].map((record) => `\n${JSON.stringify(record)}`).join(""));
-      for (let at = 0; at < bytes.length; ) at += this.#fs.writeSync(this.#file, bytes, at);
+      try {
+        for (let at = 0; at < bytes.length; ) at += this.#fs.writeSync(this.#file, bytes, at);
+      } catch (error) {
+        this.#fs.ftruncateSync(this.#file, size);
+        throw error;
+      }
       this.#unwritten = [];
     });
   }
