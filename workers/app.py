@@ -80,10 +80,7 @@ def make_app(settings: Settings) -> Celery:
         # as long without consuming anything.
         worker_soft_shutdown_timeout=30,
         worker_enable_soft_shutdown_on_idle=False,
-        # torch does not survive a fork; the other workers fork, which is cheaper.
-        worker_pool_start_method="fork",
-        # A spawned child imports everything first. With the default of 4 s, on a busy machine each child would
-        # be killed before it is up, endlessly.
+        # With the default of 4 s, on a busy machine each child would be killed before it is up, endlessly.
         worker_proc_alive_timeout=60,
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,

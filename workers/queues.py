@@ -38,8 +38,6 @@ class Queue:
     # seconds until a task is interrupted, and until its process is killed (prefork only)
     soft_limit: int | None = None
     hard_limit: int | None = None
-    # spawn children instead of forking: torch does not survive a fork
-    spawn: bool = False
     # rows claimed at once: claims are fair among tenants, but others wait for the running batch
     batch: int = 1
     # tasks after which a child is replaced, as long runs leak memory
@@ -59,9 +57,7 @@ INGEST = Queue(
 )
 # A model for each process, with as many threads as there are cores. Many rows, so that the model's batches are full of
 # texts of similar length; rows not reached in time are released (`embed.TURN_SECONDS`).
-EMBED = Queue(
-    name="embed", pool="prefork", concurrency=1, spawn=True, soft_limit=90, hard_limit=110, batch=512
-)
+EMBED = Queue(name="embed", pool="prefork", concurrency=1, soft_limit=90, hard_limit=110, batch=512)
 # Waiting for a language model costs threads nothing; a client's timeout is shorter than the lease. The batch is that of
 # extraction (`batch_of`): with one job each, sixteen threads would all lose theirs with the one that kills the process.
 SUMMARIZE = Queue(name="summarize", pool="threads", concurrency=16, batch=8)

@@ -31,7 +31,7 @@ def worker(
 
     - **accept** accepts the messages of bots that use the queue: a process (prefork)
     - **ingest** places messages into sessions: a process (prefork)
-    - **embed** holds an embedding model, which uses all cores by itself: a spawned process (prefork)
+    - **embed** holds an embedding model, which uses all cores by itself: a process (prefork)
     - **summarize** waits for a language model: 16 threads (threads)
     - **backfill** prunes, forgets and backfills, rarely and long: a process (prefork)
     - **sweep** closes idle sessions and makes up for lost wake-ups, every few seconds: a thread (threads)

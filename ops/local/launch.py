@@ -23,6 +23,7 @@ from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
 from ops.local.embedded.roles import LoginRole
 from ops.local.embedded.server import EmbeddedServer
+from ops.local.forks import SUPPORTED, Forks
 from ops.local.stack import Running
 from ops.local.supervisor import Supervisor
 from pipeline.clients.factory import sent_elsewhere
@@ -85,6 +86,10 @@ def everything(settings: Settings, choices: Choices, say: Say) -> Iterator[Launc
         settings = choose_ports(settings, choices, cleanup, say)
         make_folder(settings.data_dir)
         cleanup.enter_context(stack.alone(settings.data_dir, starts=True))
+        # it imports while the servers start
+        forks = Forks(processes.bare_environment()) if SUPPORTED else None
+        if forks is not None:
+            cleanup.callback(forks.close)
         key = settings.api_key or SecretStr(_kept_secret(settings.data_dir / "api-key"))
         settings = settings.model_copy(update={"api_key": key})
         settings, servers = _start_servers(settings, cleanup, say)
@@ -97,7 +102,7 @@ def everything(settings: Settings, choices: Choices, say: Say) -> Iterator[Launc
         logs = settings.data_dir / "logs"
         with explained(settings.data_dir):
             logs.mkdir(mode=0o700, exist_ok=True)
-        supervisor = Supervisor(processes.environment(settings), logs, say)
+        supervisor = Supervisor(processes.environment(settings), logs, say, forks)
         cleanup.callback(supervisor.stop, STOP_SECONDS)
         for server in servers:
             supervisor.watch(server)

@@ -2,7 +2,6 @@
 
 import os
 import re
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -10,13 +9,13 @@ from typing import get_args
 
 from pydantic import SecretStr
 
+from ops.local import forks
 from ops.local.embedded.process import children
+from ops.local.forks import PYTHON
 from pipeline.clients import http_embedder
 from schemas.settings import PREFIX, Settings
 from workers import queues
 
-# -P: the working directory may hold packages of the same names as ours.
-PYTHON = (sys.executable, "-P", "-m")
 ROOT = Path(__file__).parents[2]
 
 # By default two, so that storing and answering do not wait for one another's interpreter.
@@ -47,6 +46,9 @@ MODELS = ("openai_base_url", "openai_api_key")
 SECRETS = frozenset(
     name for name, field in Settings.model_fields.items() if SecretStr in get_args(field.annotation)
 )
+# A warm shutdown waits forever for a hanging task; this one returns it to the queue after its time. Celery reads it
+# when it is imported.
+_AT_IMPORT = {"REMAP_SIGTERM": "SIGQUIT"}
 _OF_JOBS = ("database_url", "maintenance_database_url", "redis_url")
 READ_SECRETS: Mapping[str, tuple[str, ...]] = {
     "api": ("database_url", "redis_url", "api_key", "openai_api_key", "reranker_api_key"),
@@ -68,8 +70,12 @@ def environment(settings: Settings) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if name not in hidden}
     # empty: a file of settings that a process reads by itself may have them, and the environment goes first
     withheld = {PREFIX + name.upper(): "" for name in MODELS}
-    # A warm shutdown waits forever for a hanging task; this one returns it to the queue after its time.
-    return inherited | _variables(settings, PASSED) | withheld | {"REMAP_SIGTERM": "SIGQUIT"}
+    return inherited | _variables(settings, PASSED) | withheld | _AT_IMPORT
+
+
+def bare_environment() -> dict[str, str]:
+    """Return the environment of the process that only imports, without any setting."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)} | _AT_IMPORT
 
 
 def own_environment(settings: Settings, *processes: str) -> dict[str, str]:
@@ -101,12 +107,9 @@ def worker_command(
     arguments = queues.worker_arguments(chosen)
     if concurrency is not None:
         arguments[arguments.index("--concurrency") + 1] = str(concurrency)
-    overrides = []
-    if chosen[0].spawn:
-        overrides += ["worker.pool_start_method=spawn"]
     if shutdown_seconds is not None:
-        overrides += [f"worker.soft_shutdown_timeout={shutdown_seconds}"]
-    return _celery(*arguments, *(["--", *overrides] if overrides else []))
+        arguments += ["--", f"worker.soft_shutdown_timeout={shutdown_seconds}"]
+    return _celery(*arguments)
 
 
 def beat_command(directory: Path) -> list[str]:
@@ -153,18 +156,16 @@ def memory_by_kind(pid: int) -> dict[str, int]:
     waiting = [(pid, "up")]
     while waiting:
         current, inherited = waiting.pop()
-        kind = (
-            kind_of_process(_read_memory(PROC / str(current) / "cmdline").rstrip("\0").split("\0"))
-            or inherited
-        )
+        command, name = (_read_memory(PROC / str(current) / file) for file in ("cmdline", "comm"))
+        kind = kind_of_process(command.rstrip("\0").split("\0"), name.strip()) or inherited
         if match := _PSS.search(_read_memory(PROC / str(current) / "smaps_rollup")):
             sizes[kind] += 1024 * int(match[1])
         waiting += [(child, kind) for child in parents[current]]
     return dict(sorted(sizes.items(), key=lambda item: -item[1])) if any(sizes.values()) else {}
 
 
-def kind_of_process(command: Sequence[str]) -> str | None:
-    """Tell the kind of a command line; None if it has no kind of its own.
+def kind_of_process(command: Sequence[str], name: str = "") -> str | None:
+    """Tell the kind of a process by its command line, or of a fork by its name; None if it has no kind of its own.
 
     >>> kind_of_process(["python", "-P", "-m", "workers", "-A", "workers.app", "worker", "-n", "embed@host"])
     'worker embed'
@@ -173,6 +174,8 @@ def kind_of_process(command: Sequence[str]) -> str | None:
     >>> kind_of_process(["/opt/bin/postgres", "-D", "data"])
     'postgres'
     """
+    if forks.__name__ in command:
+        return (f"worker {name}" if name in queues.QUEUES else name) if name in READ_SECRETS else None
     # Postgres and Redis append what they are doing to their name
     program = _WORDS_END.split(Path(command[0]).name)[0]
     if program in {"postgres", "redis-server", "valkey-server"}:

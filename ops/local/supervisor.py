@@ -13,6 +13,7 @@ from pathlib import Path
 from ops.local.embedded.folder import rotate
 from ops.local.embedded.process import children, die_with_parent, is_stopped
 from ops.local.embedded.server import EmbeddedServer
+from ops.local.forks import PYTHON, Fork, Forks
 from schemas.errors import BackscrollError
 
 FIRST_RESTART_SECONDS = 1.0
@@ -42,7 +43,7 @@ class Child:
     environment: Mapping[str, str] = field(default_factory=dict)
     # says whether it has given a sign of life since it was last asked
     lives: Callable[[], bool] = lambda: True
-    process: "subprocess.Popen[bytes] | None" = None
+    process: "subprocess.Popen[bytes] | Fork | None" = None
     # instead of a process of its own
     server: EmbeddedServer | None = None
     started_at: float = 0.0
@@ -70,11 +71,19 @@ class Child:
 class Supervisor:
     """The children of one `backscroll up`, and its servers; `say` gets a sentence for what happens to one.
 
-    Called from the main thread: for the kernel the parent of a child is the thread that started it.
+    Called from the main thread: for the kernel the parent of a child is the thread that started it. With `forks`,
+    children that are Python modules are forks.
     """
 
-    def __init__(self, environment: Mapping[str, str], log_dir: Path, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        log_dir: Path,
+        say: Callable[[str], None],
+        forks: Forks | None = None,
+    ) -> None:
         self.children: list[Child] = []
+        self._forks = forks
         self._environment = environment
         self._log_dir = log_dir
         self._say = say
@@ -206,10 +215,14 @@ class Supervisor:
             return
         log = os.open(child.log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         child.logged = os.fstat(log).st_size
+        environment = {**self._environment, **child.environment}
         try:
+            if self._forks is not None and tuple(child.command[: len(PYTHON)]) == PYTHON:
+                child.process = self._forks.start(child.name, child.command, environment, str(child.log_path))
+                return
             child.process = subprocess.Popen(
                 child.command,
-                env={**self._environment, **child.environment},
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -70,7 +70,10 @@ def test_a_child_that_ends_again_and_again_is_said_twice_with_the_reason(
     )
     # until it runs for long
     child.command = [sys.executable, "-c", "import time; time.sleep(99)"]
-    until(lambda: (family.wait(0.05), child.pid)[1] is not None, "it runs")
+    until(
+        lambda: (family.wait(0.05), child.process)[1].args == child.command,
+        "it runs, and not the one before it",
+    )
     monkeypatch.setattr(supervisor, "STEADY_SECONDS", 0.0)
     until(lambda: (family.wait(0.05), family.failing() == {})[1], "it runs for long")
     assert said[2:] == ["short runs again"]

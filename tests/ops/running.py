@@ -90,7 +90,6 @@ class Up:
         """Its children and theirs."""
         return psutil.Process(self.process.pid).children(recursive=True)
 
-    def child(self, word: str) -> psutil.Process:
-        """The child that has this word in its command line."""
-        children = psutil.Process(self.process.pid).children()
-        return next(child for child in children if any(word in part for part in child.cmdline()))
+    def child(self, name: str) -> psutil.Process:
+        """The process of this name that is nobody's pool."""
+        return next(process for process in self.family() if process.name() == name != process.parent().name())

@@ -120,17 +120,28 @@ def test_flower_asks_for_its_password(home: Home, up: Up) -> None:
 
 
 def test_a_worker_that_died_is_started_again(up: Up) -> None:
-    dead = up.child("backscroll.ingest")
+    dead = up.child("ingest")
     dead.kill()
     up.wait_for("worker-ingest ended by SIGKILL")
-    until(lambda: _child_of(up, "backscroll.ingest") not in (None, dead.pid), "another worker")
+    until(lambda: _child_of(up, "ingest") not in (None, dead.pid), "another worker")
 
 
 def test_a_worker_that_is_frozen_is_started_again(up: Up) -> None:
-    frozen = up.child("backscroll.ingest")
+    frozen = up.child("ingest")
     frozen.suspend()
     up.wait_for("worker-ingest was stopped by a signal, and killed")
-    until(lambda: _child_of(up, "backscroll.ingest") not in (None, frozen.pid), "another worker")
+    until(lambda: _child_of(up, "ingest") not in (None, frozen.pid), "another worker")
+
+
+def test_all_is_started_again_when_what_forks_it_died(up: Up) -> None:
+    dead = {name: up.child(name) for name in ("ingest", "api", "beat")}
+    dead["api"].parent().kill()
+    psutil.wait_procs(dead.values(), timeout=10)
+    for name in dead:
+        up.wait_for(f"{name} ended by SIGKILL")
+        until(lambda: _child_of(up, name) is not None, f"another {name}")  # noqa: B023 - called at once
+    door = up.find(r"HTTP API  +(\S+)")
+    until(lambda: _status(f"{door}/readyz") == 200, "the HTTP API is ready again")
 
 
 def test_a_redis_that_died_is_started_again(home: Home, up: Up) -> None:
