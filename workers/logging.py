@@ -15,7 +15,7 @@ _render = structlog.processors.JSONRenderer()
 OUTAGES = "workers.outages"
 """The logger of warnings that repeat while a server is down."""
 # Celery retries several times a second, and beat writes a traceback at each tick.
-_REPEATING = {OUTAGES, "celery.worker.consumer.consumer", "celery.beat"}
+_REPEATING = {OUTAGES, "celery.worker.consumer.consumer", "celery.beat", "kombu.asynchronous.hub"}
 REPEAT_SECONDS = 60.0
 _DIGITS = re.compile(r"\d+")
 

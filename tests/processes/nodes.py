@@ -4,11 +4,13 @@ What of pytest-celery asks Docker for more than starting, signals and logs is no
 `get_running_processes_info`, which runs a command inside of a container.
 """
 
+import atexit
 import contextlib
 import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +21,21 @@ from pytest_celery.api.container import CeleryTestContainer
 from ops.local.embedded.binaries import redis_server
 from ops.local.embedded.process import die_with_parent
 from ops.local.embedded.server import LOOPBACK, free_port
+from ops.local.forks import PYTHON, SUPPORTED, Forks
+from ops.local.processes import bare_environment
 from tests.ops.running import unwatched
 from tests.waiting import until
 
 START_SECONDS = 240
 END_SECONDS = 30
+
+
+@cache
+def _forks() -> Forks:
+    """As in `backscroll up`: workers that import everything by themselves take most of the time of these stories."""
+    forks = Forks(unwatched(bare_environment()))
+    atexit.register(forks.close)
+    return forks
 
 
 class _Child:
@@ -38,12 +50,17 @@ class _Child:
             "NetworkSettings": {"Networks": {}, "Ports": {}},
         }
         self.log = folder / f"{name}.log"
-        self._arguments = {"args": list(command), "cwd": folder, "env": unwatched(environment)}
+        self._command, self._environment = list(command), unwatched(environment)
+        self._arguments = {"args": self._command, "cwd": folder, "env": self._environment}
         self.start()
 
     def start(self) -> None:
         with self.log.open("ab") as out:
             self._begins_at = out.tell()
+            if SUPPORTED and tuple(self._command[: len(PYTHON)]) == PYTHON:
+                log = str(self.log)
+                self.process: Any = _forks().start(self.name, self._command, self._environment, log)
+                return
             self.process = subprocess.Popen(
                 **self._arguments,
                 stdin=subprocess.DEVNULL,
