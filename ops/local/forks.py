@@ -79,7 +79,10 @@ class Forks:
         self._start()
 
     def start(self, name: str, command: Sequence[str], environment: Mapping[str, str], log: str) -> Fork:
-        """Start `python -P -m …` as a fork, with exactly this environment, its output appended to `log`."""
+        """Start `python -P -m …` as a fork, with exactly this environment, its output appended to `log`.
+
+        Raises `OSError` if that cannot be done now.
+        """
         if self._process.poll() is not None:
             self.close()
             self._start()
@@ -133,6 +136,8 @@ class Forks:
                 self._running.clear()
                 return None
             told = json.loads(reply)
+            if "error" in told:
+                raise OSError(told["error"])
             if "code" not in told:
                 return int(told["pid"])
             self._running.pop(told["pid"]).returncode = told["code"]
@@ -142,21 +147,27 @@ class Forks:
 def _serve(channel: socket.socket) -> dict[str, Any]:
     """Fork for each request, and tell of ends; only returns in a fork, with what it is to be."""
     running: dict[int, int] = {}
+    told: dict[str, Any]
     while True:
         for ready in select.select([channel.fileno(), *running], [], [])[0]:
             if ready == channel.fileno():
                 if not (request := channel.recv(_LONGEST)):
                     raise SystemExit
                 end_with_us = die_with_parent(signal.SIGKILL)
-                if not (pid := os.fork()):
-                    end_with_us()
-                    channel.close()
-                    for descriptor in running:
-                        os.close(descriptor)
-                    asked: dict[str, Any] = json.loads(request)
-                    return asked
-                running[os.pidfd_open(pid)] = pid
-                told = {"pid": pid}
+                try:
+                    pid = os.fork()
+                except OSError as error:
+                    told = {"error": str(error)}
+                else:
+                    if not pid:
+                        end_with_us()
+                        channel.close()
+                        for descriptor in running:
+                            os.close(descriptor)
+                        asked: dict[str, Any] = json.loads(request)
+                        return asked
+                    running[os.pidfd_open(pid)] = pid
+                    told = {"pid": pid}
             else:
                 pid = running.pop(ready)
                 os.close(ready)

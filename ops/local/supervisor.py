@@ -230,6 +230,9 @@ class Supervisor:
                 start_new_session=True,
                 preexec_fn=die_with_parent(signal.SIGKILL),
             )
+        except OSError as error:
+            # such as no memory: it is tried again
+            child.process, child.killed = None, f"did not start: {error}"
         finally:
             os.close(log)
 
