@@ -80,6 +80,18 @@ def test_a_child_that_ends_again_and_again_is_said_twice_with_the_reason(
     family.stop(1)
 
 
+def test_what_cannot_be_started_now_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "FIRST_RESTART_SECONDS", 0.05)
+    said: list[str] = []
+    family = Supervisor(os.environ, tmp_path, said.append)
+    child = family.start("gone", [str(tmp_path / "program")])
+    family.wait(0.2)
+    assert "gone did not start: [Errno 2] No such file or directory" in said[0]
+    child.command = [sys.executable, "-c", "import time; time.sleep(99)"]
+    until(lambda: (family.wait(0.05), child.pid)[1] is not None, "it runs")
+    family.stop(1)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only /proc tells that a process was stopped")
 @pytest.mark.parametrize("whose", ["its own", "its child's"])
 def test_a_frozen_process_is_killed_and_started_again(
