@@ -24,7 +24,6 @@ from ops.local.embedded.process import die_with_parent
 
 # by `ops.local.processes`; -P: the working directory may hold packages of the same names as ours
 PYTHON = (sys.executable, "-P", "-m")
-SUPPORTED = sys.platform == "linux"
 _PRELOADED = (
     "workers.api.app",
     "workers.metrics.collector",
@@ -39,6 +38,18 @@ _PR_SET_NAME = 15
 _POLL_SECONDS = 0.02
 # bytes of a request, which is a packet
 _LONGEST = 1 << 20
+
+
+def _is_supported() -> bool:
+    """Tell whether ends of processes can be waited for along with requests: Linux 5.3, unless a sandbox forbids it."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError):
+        return False
+    return True
+
+
+SUPPORTED = _is_supported()
 
 
 class Fork:
