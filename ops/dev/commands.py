@@ -112,18 +112,6 @@ def chaos(
     finish(lambda say: run(messages, kills, seed, lease, say), as_json=as_json)
 
 
-@app.command(epilog="**Examples:** backscroll dev alerts · backscroll dev alerts --json")
-def alerts(as_json: JsonOption = False) -> None:
-    """Make everything go wrong that an alert of `ops/monitoring` tells of, and see each fire and clear.
-
-    Needs a real Prometheus on the PATH; `for:` and ranges of the rules are shortened. Takes about ten minutes; ends
-    with 5 when an alert did not fire or did not clear.
-    """
-    from ops.dev.chaos.alerts import measure
-
-    finish(measure, as_json=as_json)
-
-
 bench = typer.Typer(
     rich_markup_mode="markdown",
     help="Measure Backscroll: search, embedding and memory without a name, else what is named.",

@@ -274,3 +274,12 @@ def test_every_rule_names_a_command_and_a_section_that_exist() -> None:
         path, _, anchor = place.partition("#")
         assert anchor in Page(CHECKOUT / path).anchors, place
         assert rule["labels"]["severity"] in {"critical", "warning"}
+
+
+def test_every_alert_is_silent_fires_and_clears() -> None:
+    tested = (FOLDER / "alerts_test.yml").read_text()
+    assert {rule["alert"] for rule in rules()} == set(re.findall(r'alertname="(\w+)"', tested))
+    if promtool := shutil.which("promtool"):
+        command = [promtool, "test", "rules", FOLDER / "alerts_test.yml"]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+        assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -39,8 +39,8 @@ from schemas.vectors import EmbeddingSpace
 from workers.app import REDIS_TRANSPORT
 from workers.queues import QUEUES
 
-# What Celery's workers, its clock, uvicorn and Prometheus log when they have started.
-READY_WORDS = (b" ready.", b"beat: Starting...", b"startup complete", b"ready to receive")
+# What Celery's workers, its clock and uvicorn log when they have started.
+READY_WORDS = (b" ready.", b"beat: Starting...", b"startup complete")
 
 
 class DeployedProcess:
