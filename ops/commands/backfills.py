@@ -64,7 +64,7 @@ def start(
     - **secrets** masks credentials in all that is stored, as `BACKSCROLL_SECRETS` does in what comes; for good
     - **answers** remembers reported answers, with their questions, as `BACKSCROLL_REMEMBER_ANSWERS` does new ones
     """
-    from pipeline.operations import backfill, costs
+    from pipeline.operations import backfill
     from pipeline.operations.backfill_kinds import Current
 
     body: dict[str, Any] = {"kind": kind, "chat_id": chat, "missing_only": not everything, "limit": limit}
@@ -79,22 +79,12 @@ def start(
             planned = backfill.plan(database, settings.tenant, request, current)
             rows = planned.rows if everything else planned.missing
             would = min(rows, limit) if limit else rows
-            estimated, sentence = _estimate(opened, request, current)
-            seconds = planned.seconds(would, rate)
-            is_estimated = seconds is None or isinstance(estimated, costs.Estimate)
-            took = "" if is_estimated else f", in about {rendering.age(seconds or 0)}"
+            estimated = _estimate(opened, request, current)
             call.answer(
-                {
-                    "rows": planned.rows,
-                    "missing": planned.missing,
-                    "would_raise": would,
-                    "rows_per_second": planned.rows_per_second,
-                    "seconds": seconds,
-                }
+                {"rows": planned.rows, "missing": planned.missing, "would_raise": would}
                 | ({"estimate": estimated} if estimated else {}),
-                f"{planned.rows:,} rows to check, {planned.missing:,} of them incomplete; {would:,} would be "
-                f"done{took}",
-                *([sentence] if estimated else []),
+                f"{planned.rows:,} rows to check, {planned.missing:,} of them incomplete; {would:,} would be done",
+                *([_sentence(estimated)] if estimated else []),
             )
             return
         if kind in FOR_GOOD:
@@ -247,10 +237,8 @@ def _as_dict(run: Backfill) -> dict[str, Any]:
     return run.model_dump() | {"eta_seconds": None if eta is None else eta.total_seconds()}
 
 
-def _estimate(
-    opened: Opened, request: BackfillRequest, current: Current
-) -> tuple[costs.Estimate | costs.EmbeddingEstimate | None, str]:
-    """Estimate what summaries, learning or vectors take, with a sentence; None: of others that is not known."""
+def _estimate(opened: Opened, request: BackfillRequest, current: Current) -> costs.Estimate | None:
+    """Estimate what summaries, learning or vectors take; None: of others that is not known."""
     from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
     from pipeline.llm.budget import load_prices
     from pipeline.llm.limits import Limits
@@ -261,38 +249,31 @@ def _estimate(
     from workers import queues
 
     settings, database = opened
-    if request.kind not in {"summarize", "extract", "embed"}:
-        return None, ""
+    measured, prices = KINDS[request.kind].measured, load_prices(settings.llm_prices)
+    if measured is None:
+        return None
     with database.tenant(settings.tenant) as as_tenant:
         counted = backfill.count_tokens(as_tenant, request, current)
         if request.kind == "embed":
             spaces = vectors.written_spaces(as_tenant)
-            embedding = costs.estimate_embedding(spaces, counted, load_prices(settings.llm_prices))
-            if embedding is None:
-                return None, ""
-            money = _money(embedding.cost, "a price is not in BACKSCROLL_LLM_PRICES")
-            return embedding, f"With {', '.join(embedding.models)}, {embedding.tokens:,} tokens cost {money}."
+            return costs.estimate_embedding(as_tenant, spaces, counted, prices, measured)
         model = settings.learning_model() if request.kind == "extract" else settings.session_summary_model
         if model in {ExtractiveSummarizer.model, RULES}:
-            measured = KINDS[request.kind].measured or ("", "")
-            estimated = costs.estimate_extraction(as_tenant, counted, model, measured)
-        else:
-            estimated = costs.estimate_calls(
-                as_tenant,
-                settings.tenant,
-                model,
-                counted,
-                prices=load_prices(settings.llm_prices),
-                limits=Limits.of(settings),
-                at_once=min(queues.SUMMARIZE.concurrency, settings.llm_max_concurrent),
-            )
+            return costs.estimate_free(as_tenant, counted, model, measured)
+        return costs.estimate_calls(
+            as_tenant,
+            settings.tenant,
+            model,
+            counted,
+            prices=prices,
+            limits=Limits.of(settings),
+            at_once=min(queues.SUMMARIZE.concurrency, settings.llm_max_concurrent),
+        )
+
+
+def _sentence(estimated: costs.Estimate) -> str:
     took = "an unknown time" if estimated.seconds is None else f"some {rendering.age(estimated.seconds)}"
-    money = _money(estimated.cost, "its price is not in BACKSCROLL_LLM_PRICES")
-    sentence = f"With {model}, {estimated.sessions:,} sessions of {estimated.tokens:,} tokens take {took} and {money}."
-    return estimated, sentence
-
-
-def _money(cost: float | None, unknown: str) -> str:
-    if cost is None:
-        return f"an unknown amount of money: {unknown}"
-    return f"some {rendering.dollars(cost)}" if cost else "no money"
+    money = f"some {rendering.dollars(estimated.cost)}" if estimated.cost else "no money"
+    if estimated.cost is None:
+        money = "an unknown amount of money: its price is not in BACKSCROLL_LLM_PRICES"
+    return f"With {estimated.model}, {estimated.rows:,} rows of {estimated.tokens:,} tokens take {took} and {money}."

@@ -22,7 +22,6 @@ from pipeline.store.connections.database import Database
 from pipeline.store.connections.transactions import translating
 from pipeline.store.jobs import backfills, jobs
 from pipeline.store.jobs.jobs import Claim
-from pipeline.store.operations import counters
 from schemas.backfills import Backfill, BackfillRequest
 from schemas.errors import InvalidInput, NotFound, Retryable
 
@@ -37,7 +36,6 @@ MADE_UP_SECONDS = 10.0
 
 # Passes of a vector backfill at most: it begins again if rows still lack a vector at its end.
 PASSES = 3
-RATE_DAYS = 7
 ROWS_READ = 1000
 """Rows whose texts are read at once to count them."""
 COMPARED = 1000
@@ -50,17 +48,6 @@ class Plan:
 
     rows: int
     missing: int
-    # the recent rate; None: not known
-    rows_per_second: float | None = None
-
-    def seconds(self, rows: int, limit_per_second: float | None = None) -> float | None:
-        """Estimate how long so many rows take.
-
-        >>> Plan(rows=100, missing=100, rows_per_second=20.0).seconds(50, limit_per_second=5.0)
-        10.0
-        """
-        rates = [rate for rate in (self.rows_per_second, limit_per_second) if rate]
-        return rows / min(rates) if rates else None
 
 
 def plan(database: Database, tenant_id: str, request: BackfillRequest, current: Current) -> Plan:
@@ -310,18 +297,7 @@ def _plan(connection: Connection, request: BackfillRequest, current: Current) ->
     return Plan(
         rows=sum(rows for rows, _ in counted),
         missing=sum(missing for _, missing in counted),
-        rows_per_second=_rate(connection, request.kind),
     )
-
-
-def _rate(connection: Connection, kind: str) -> float | None:
-    """Return the rate of the last backfill of a kind, or else of workers in the last days."""
-    measured = KINDS[kind].measured
-    if (rate := backfills.rate(connection, kind)) is not None or measured is None:
-        return rate
-    totals = counters.totals(connection, RATE_DAYS)
-    made, seconds = (totals.get(name, 0.0) for name in measured)
-    return made / seconds if made and seconds else None
 
 
 def progress(database: Database) -> list[str]:

@@ -1,7 +1,7 @@
 """Costs of language models by day, model, purpose or tenant, today's against the budget, and a backfill's estimate."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
@@ -79,26 +79,15 @@ class StoppedProvider:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """The estimated time and cost of summarizing sessions."""
+    """The estimated time and cost of a backfill."""
 
     model: str
-    sessions: int
-    # of their messages
+    rows: int
+    # of their texts
     tokens: int
     # None: nothing of the kind was done lately
     seconds: float | None
     # in US dollars; None: the model's price is not known
-    cost: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class EmbeddingEstimate:
-    """The estimated cost of embedding texts by servers."""
-
-    models: Sequence[str]
-    # of the texts, for each model
-    tokens: int
-    # in US dollars; None: the price of a model is not known
     cost: float | None
 
 
@@ -153,30 +142,30 @@ def stopped_providers(connection: Connection) -> list[StoppedProvider]:
 
 
 def estimate_embedding(
-    spaces: Sequence[EmbeddingSpace], counted: backfills.Tokens, prices: Prices
-) -> EmbeddingEstimate | None:
-    """Estimate the cost of embedding texts into these spaces by servers; None: no space uses one."""
-    models = [space.model for space in spaces if space.provider in SERVERS]
-    if not models:
-        return None
-    costs = [prices.cost(model, counted.tokens, 0) for model in models]
+    connection: Connection,
+    spaces: Sequence[EmbeddingSpace],
+    counted: backfills.Tokens,
+    prices: Prices,
+    measured: tuple[str, str],
+) -> Estimate:
+    """Estimate embedding texts into these spaces, of which those of servers cost money."""
+    costs = [prices.cost(space.model, counted.tokens, 0) for space in spaces if space.provider in SERVERS]
     known = [cost for cost in costs if cost is not None]
-    return EmbeddingEstimate(
-        models=models, tokens=counted.tokens, cost=sum(known) if len(known) == len(costs) else None
-    )
+    free = estimate_free(connection, counted, ", ".join(space.model for space in spaces), measured)
+    return replace(free, cost=sum(known) if len(known) == len(costs) else None)
 
 
-def estimate_extraction(
+def estimate_free(
     connection: Connection, counted: backfills.Tokens, model: str, measured: tuple[str, str]
 ) -> Estimate:
-    """Estimate the time to read sessions without a language model from the last week's.
+    """Estimate the time that something without a language model takes from the last week's.
 
-    `measured` are the counters of sessions read and of the seconds that took.
+    `measured` are the counters of rows done and of the seconds that took.
     """
     week = counters.totals(connection, WEEK_DAYS)
-    read, took = (week.get(name, 0.0) for name in measured)
-    seconds = took / read * counted.rows if read else None
-    return Estimate(model=model, sessions=counted.rows, tokens=counted.tokens, seconds=seconds, cost=0.0)
+    done, took = (week.get(name, 0.0) for name in measured)
+    seconds = took / done * counted.rows if done else None
+    return Estimate(model=model, rows=counted.rows, tokens=counted.tokens, seconds=seconds, cost=0.0)
 
 
 def estimate_calls(
@@ -202,7 +191,7 @@ def estimate_calls(
         )
     return Estimate(
         model=model,
-        sessions=counted.rows,
+        rows=counted.rows,
         tokens=counted.tokens,
         seconds=seconds,
         cost=prices.cost(model, prompted, answered),

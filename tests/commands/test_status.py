@@ -88,16 +88,16 @@ def test_before_a_backfill_is_paid_for_its_price_and_its_time_are_told(
 ) -> None:
     start = ("backfills", "start", "summarize", "--all", "--dry-run")
     without = run(*start, "--json").json
-    assert without["estimate"]["sessions"] == without["would_raise"] > 10
+    assert without["estimate"]["rows"] == without["would_raise"] > 10
     assert (without["estimate"]["model"], without["estimate"]["cost"]) == ("extractive-v1", 0)
     monkeypatch.setenv("BACKSCROLL_SESSION_SUMMARY_MODEL", "gpt-4.1-mini")
     before = run(*start, "--json").json["estimate"]
-    expected = (before["tokens"] + 500 * before["sessions"]) * 0.4 + 300 * before["sessions"] * 1.6
+    expected = (before["tokens"] + 500 * before["rows"]) * 0.4 + 300 * before["rows"] * 1.6
     assert (before["seconds"], before["cost"]) == (None, pytest.approx(expected / 1_000_000))
     # the model's latest answers say more, sixteen of them at once
     ask(database, ScriptedModel(Completion(text="short", input_tokens=900, output_tokens=50), seconds=0.2))
     after = run(*start, "--json").json["estimate"]
     assert after["cost"] < before["cost"]
-    assert after["seconds"] == pytest.approx(0.2 * after["sessions"] / 16, rel=0.5)
+    assert after["seconds"] == pytest.approx(0.2 * after["rows"] / 16, rel=0.5)
     monkeypatch.setenv("BACKSCROLL_LLM_REQUESTS_PER_MINUTE", "1")
-    assert run(*start, "--json").json["estimate"]["seconds"] == 60 * after["sessions"]
+    assert run(*start, "--json").json["estimate"]["seconds"] == 60 * after["rows"]

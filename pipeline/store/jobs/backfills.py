@@ -45,10 +45,6 @@ _RUNNING = text(f"""
             AND w.trace_id = 'backfill:' || backfills.id) AS pending
     FROM backfills WHERE state = 'running' AND NOT EXISTS ({_DEAD}) ORDER BY id
 """)
-_RATE = text("""
-    SELECT raised / extract(epoch FROM finished_at - created_at) FROM backfills
-    WHERE kind = :kind AND state = 'completed' AND raised > 0 AND finished_at > created_at ORDER BY id DESC LIMIT 1
-""")
 _ADVANCE = text("""
     UPDATE backfills SET "cursor" = :cursor, seen = seen + :seen, raised = raised + :raised,
         updated_at = now()
@@ -118,12 +114,6 @@ def with_pending(connection: Connection, backfills: Sequence[Backfill]) -> list[
         backfill.model_copy(update={"pending": pending.get(trace, 0)})
         for backfill, trace in zip(backfills, traces, strict=True)
     ]
-
-
-def rate(connection: Connection, kind: str) -> float | None:
-    """Return the rows per second of the last completed backfill of a kind; None without one."""
-    rows_per_second = connection.scalar(_RATE, {"kind": kind})
-    return None if rows_per_second is None else float(rows_per_second)
 
 
 def set_state(connection: Connection, backfill_id: int, state: str, *, error: str | None = None) -> None:
