@@ -20,7 +20,9 @@ from pipeline.ingest import accept as ingest
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Handler
 from pipeline.operations.doctor import collect
-from pipeline.recall import build_context
+from pipeline.recall import build_context, refine
+from pipeline.recall.gather import Ranked, gather_ranked
+from pipeline.recall.request import Request, Stopwatch, for_context
 from schemas.context import Context
 from schemas.messages import MAX_BATCH, ChatIn, MessageIn
 from schemas.payloads import ContextQuery
@@ -110,6 +112,13 @@ class Shipped:
         """Build the context of a query, as the HTTP API answers it."""
         embedder = self.resources.embedder
         return build_context(self.database, self.tenant, query, embedder=embedder, settings=self.settings)
+
+    def rank(self, query: ContextQuery) -> tuple[Request, Ranked]:
+        """Find and rank what may be shown for a query, as a context does."""
+        with self.database.tenant(self.tenant) as connection:
+            request = for_context(connection, query, self.settings)
+        request = refine.embed(self.database, self.tenant, request, self.resources.embedder, Stopwatch())
+        return request, gather_ranked(self.database, self.tenant, request, Stopwatch())
 
     @contextmanager
     def put(self, chat: ChatIn, message: MessageIn) -> Iterator[None]:

@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from ops.dev import shipped
 from ops.dev.eval import measures
-from ops.dev.eval.measures import OURS, Answered, PlacedMessage, WayResult
+from ops.dev.eval.measures import OURS, Answered, WayResult
 from ops.dev.eval.plain import PlainSearch
 from ops.dev.eval.samples import SampleChat
 from ops.dev.figures import Outcome, Say
@@ -24,9 +24,8 @@ from schemas.settings import Settings
 
 # A question comes so long after the last message.
 AFTER = timedelta(minutes=5)
-_PLACED = text("""
-    SELECT m.id, m.external_id, s.id, row_number() OVER (PARTITION BY s.id ORDER BY m.sent_at, m.id)
-    FROM conversation_sessions s JOIN messages m
+_SESSIONS = text("""
+    SELECT m.external_id, s.id FROM conversation_sessions s JOIN messages m
         ON m.tenant_id = s.tenant_id AND m.chat_id = s.chat_id AND m.session_key = s.session_key
         AND m.sent_at BETWEEN s.started_at AND s.ended_at
     WHERE s.chat_id = :chat AND s.status <> 'merged'
@@ -88,7 +87,7 @@ def asked_as_message(
 def _answers(backscroll: Shipped, sample: SampleChat, asking: Asking, say: Say) -> Iterator[Answered]:
     """Bring a chat in, put each of its questions to the bot, and measure what is found and shown."""
     backscroll.fill(sample.chat, sample.messages, say)
-    plain = PlainSearch(backscroll, sample, _sessions(_placed(backscroll, sample))) if asking.plain else None
+    plain = PlainSearch(backscroll, sample, _sessions(backscroll, sample)) if asking.plain else None
     options: dict[str, Any] = {"profile": asking.profile, "parameters": asking.parameters}
     for number, case in enumerate(sample.cases, start=1):
         say(f"{sample.name}: question {number} of {len(sample.cases)}")
@@ -96,7 +95,7 @@ def _answers(backscroll: Shipped, sample: SampleChat, asking: Asking, say: Say) 
         if asking.as_bots_do:
             options |= {"user_id": message.sender_id, "include_history": True}
         with backscroll.put(sample.chat, message):
-            placed = _placed(backscroll, sample)
+            session_of = _sessions(backscroll, sample)
             contexts = {
                 budget: backscroll.ask(sample.chat.chat_id, case.question, budget, **options)
                 for budget in measures.BUDGETS
@@ -105,26 +104,21 @@ def _answers(backscroll: Shipped, sample: SampleChat, asking: Asking, say: Say) 
         shown = {
             f"{name} {budget}": value
             for budget, context in contexts.items()
-            for name, value in measures.precision(context, case.evidence, placed).items()
+            for name, value in measures.precision(context, measures.holding(case, session_of)).items()
         }
         yield Answered(
             chat=sample.name,
             kind=case.kind,
             question=case.question,
-            by_way={OURS: measures.measured(case, _sessions(placed), _result(contexts))} | by_way,
+            by_way={OURS: measures.measured(case, session_of, _result(contexts))} | by_way,
             shown=shown,
         )
 
 
-def _placed(backscroll: Shipped, sample: SampleChat) -> dict[str, PlacedMessage]:
-    """Return the messages of the chat by id, as contexts name them."""
+def _sessions(backscroll: Shipped, sample: SampleChat) -> dict[str, int]:
+    """Return the session of each message of the chat by its external id."""
     with backscroll.database.tenant(backscroll.tenant) as connection:
-        rows = connection.execute(_PLACED, {"chat": sample.chat.chat_id})
-        return {str(row[0]): PlacedMessage(*row[1:]) for row in rows}
-
-
-def _sessions(placed: Mapping[str, PlacedMessage]) -> dict[str, int]:
-    return {message.external_id: message.session for message in placed.values()}
+        return dict(map(tuple, connection.execute(_SESSIONS, {"chat": sample.chat.chat_id})))
 
 
 def _result(contexts: Mapping[int, Context]) -> WayResult:

@@ -95,7 +95,7 @@ def chats(
 
     Each question is first stored as a message of somebody in the chat, and must not be in the way. Counts the evidence
     among the first messages and sessions, the answer's pieces in contexts of 800 and 2,000 tokens, pieces that lead
-    astray, and how much of what is shown is about the question; beside BM25, vectors and their sum over the same
+    astray, and how many of the best messages are of the right session; beside BM25, vectors and their sum over the same
     messages. No data of yours is touched.
     """
     from ops.dev.eval import samples

@@ -18,13 +18,10 @@ from ops.dev.eval.asking import asked_as_message
 from ops.dev.eval.samples import UNANSWERABLE, SampleChat
 from ops.dev.figures import Say
 from ops.dev.shipped import Shipped
-from pipeline.recall import refine
 from pipeline.recall.find.candidates import Candidate
-from pipeline.recall.gather import gather_ranked
 from pipeline.recall.profiles import Weights
 from pipeline.recall.rank.features import Features, features
 from pipeline.recall.rank.rank import scored
-from pipeline.recall.request import Stopwatch, for_context
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 
@@ -181,7 +178,6 @@ def choose(questions: Mapping[str, Sequence[Gathered]], say: Say) -> dict[str, A
 
 def gather(backscroll: Shipped, sample: SampleChat, say: Say) -> Iterator[Gathered]:
     """Put each question that has an answer to the bot, and take the candidates of the shipped retrieval."""
-    database, tenant, settings = backscroll.database, backscroll.tenant, backscroll.settings
     for number, case in enumerate(sample.cases, start=1):
         if case.kind == UNANSWERABLE:
             continue
@@ -189,10 +185,7 @@ def gather(backscroll: Shipped, sample: SampleChat, say: Say) -> Iterator[Gather
         message = asked_as_message(sample.chat, sample.messages, case.question, case.asked_at)
         query = ContextQuery(chat_id=sample.chat.chat_id, query=case.question, user_id=message.sender_id)
         with backscroll.put(sample.chat, message):
-            with database.tenant(tenant) as connection:
-                request = for_context(connection, query, settings)
-            request = refine.embed(database, tenant, request, backscroll.resources.embedder, Stopwatch())
-            retrieved = gather_ranked(database, tenant, request, Stopwatch()).retrieved
-        if retrieved is not None:
+            request, ranked = backscroll.rank(query)
+        if retrieved := ranked.retrieved:
             found = features(request.question, retrieved.candidates, retrieved.statistics)
             yield Gathered(found, case.evidence)

@@ -22,12 +22,12 @@ from ops.dev.eval.relevance import HOWS, is_text_of, remember
 from ops.dev.eval.samples import UNANSWERABLE, RelevanceSample, SampleChat, SampleQuestion
 from ops.dev.figures import Say
 from ops.dev.shipped import Shipped
-from pipeline.recall import refine, relevance
+from pipeline.recall import relevance
 from pipeline.recall.find.candidates import Statistics
-from pipeline.recall.gather import Ranked, gather_ranked
+from pipeline.recall.gather import Ranked
 from pipeline.recall.rank.rank import Scored, ranking_of
 from pipeline.recall.relevance import LIMIT, Array, By, Logistic
-from pipeline.recall.request import Request, Stopwatch, for_context
+from pipeline.recall.request import Request
 from pipeline.text.excerpt import Wanted
 from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery
@@ -345,7 +345,6 @@ def _found(
     backscroll: Shipped, chat: SampleChat, question: str, case: SampleQuestion | None = None
 ) -> tuple[Request, Ranked]:
     """Find and rank as a context does, without recent talk."""
-    database, tenant = backscroll.database, backscroll.tenant
     query = ContextQuery(
         chat_id=chat.chat.chat_id,
         query=question,
@@ -353,10 +352,7 @@ def _found(
         include_history=False,
         as_of=case.asked_at if case else None,
     )
-    with database.tenant(tenant) as connection:
-        request = for_context(connection, query, backscroll.settings)
-    request = refine.embed(database, tenant, request, backscroll.resources.embedder, Stopwatch())
-    return request, gather_ranked(database, tenant, request, Stopwatch())
+    return backscroll.rank(query)
 
 
 def _told(backscroll: Shipped, chat: SampleChat, sample: RelevanceSample, say: Say) -> Iterator[Pool]:

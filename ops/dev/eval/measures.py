@@ -8,10 +8,9 @@ the share of the answer's pieces in a context of n tokens; `astray n` counts the
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 from ops.dev.eval.samples import UNANSWERABLE, SampleQuestion
-from pipeline.text.tokens import estimate_line
 from pipeline.text.truncate import one_line
 from schemas.context import Context
 
@@ -19,8 +18,6 @@ BUDGETS = (800, 2000)
 TURN_KS = (5, 10, 20)
 SESSION_KS = (3, 5, 10)
 OURS = "backscroll"
-NEAR = 2
-"""Messages from evidence in the same session up to which one is about the question."""
 # Blocks that nobody recalled: the question and the standing orders.
 NOT_RECALLED = frozenset({"guardrails", "question"})
 # Figures whose names begin so are counts, of which sums are shown; all others are shares or sizes.
@@ -28,15 +25,6 @@ COUNTS = ("astray", "right", "shown")
 
 Row = Mapping[str, float]
 """Figures of one question, or the means of many."""
-
-
-class PlacedMessage(NamedTuple):
-    """Where a message stands."""
-
-    external_id: str
-    session: int
-    # of its session, in order of time
-    place: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +53,7 @@ class Answered:
 
 def measured(case: SampleQuestion, session_of: Mapping[str, int], result: WayResult) -> Row:
     """Measure what a way gave for a question; one without an answer has no shares."""
-    wanted = {session_of[id_] for id_ in case.evidence if id_ in session_of}
+    wanted = holding(case, session_of)
     pieces, astray = list(map(one_line, case.tokens)), list(map(one_line, case.unexpected))
     row: dict[str, float] = {"astray of": len(astray)}
     if case.evidence:
@@ -81,43 +69,24 @@ def measured(case: SampleQuestion, session_of: Mapping[str, int], result: WayRes
     return row
 
 
-def precision(context: Context, evidence: Collection[str], placed: Mapping[str, PlacedMessage]) -> Row:
-    """Return what a context shows, and how much of it is right; `evidence` are external ids.
+def holding(case: SampleQuestion, session_of: Mapping[str, int]) -> set[int]:
+    """Return the sessions that hold evidence."""
+    return {session_of[id_] for id_ in case.evidence if id_ in session_of}
 
-    `used`: tokens of the whole context. `about`: the share of the lines' tokens, by the estimate, that are about the
-    question: in evidence, or near it. Nothing else is: the sample chats have no documents, and contexts show no
-    memories of them. `best 3`: of the messages found, those in a session that holds evidence. `fell back`: whether a
-    profile that narrows to sessions searched the whole chat, as none fits.
+
+def precision(context: Context, sessions: Collection[int]) -> Row:
+    """Return what a context shows, and how much of it is right: in `sessions`, those that hold evidence.
+
+    `used`: tokens of the whole context. `best 3`: of the messages found, those in a session that holds evidence. `fell
+    back`: whether a profile that narrows to sessions searched the whole chat, as none fits.
     """
-    near = near_evidence(evidence, placed)
-    holding = {message.session for message in placed.values() if message.external_id in evidence}
-    recalled = [
-        (item, estimate_line(item.text))
-        for block in context.blocks
-        if block.kind not in NOT_RECALLED
-        for item in block.items
-    ]
-    tokens = sum(size for _, size in recalled)
-    right = sum(size for item, size in recalled if item.kind == "message" and item.id in near)
     best = context.explain.messages[:3] if context.explain else []
     return {
         "used": context.used_tokens,
-        **({"about": right / tokens} if tokens else {}),
         "shown best 3": len(best),
-        "right best 3": sum(hit.session_id in holding for hit in best),
+        "right best 3": sum(hit.session_id in sessions for hit in best),
         "fell back": context.fell_back,
     }
-
-
-def near_evidence(evidence: Collection[str], placed: Mapping[str, PlacedMessage]) -> frozenset[str]:
-    """Return the ids of the messages that are evidence, or near it; `placed` are all messages of the chat by id."""
-    close = {
-        (message.session, message.place + step)
-        for message in placed.values()
-        if message.external_id in evidence
-        for step in range(-NEAR, NEAR + 1)
-    }
-    return frozenset(id_ for id_, message in placed.items() if (message.session, message.place) in close)
 
 
 def recalled_text(context: Context) -> str:

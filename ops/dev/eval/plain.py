@@ -11,7 +11,7 @@ from sqlalchemy import text
 from ops.dev.eval.measures import BUDGETS, Row, WayResult, measured
 from ops.dev.eval.samples import SampleChat, SampleQuestion
 from ops.dev.shipped import Shipped
-from pipeline.text.bm25 import K1, B
+from pipeline.text.bm25 import K1, B, idf
 from pipeline.text.tokens import estimate_line
 from pipeline.text.truncate import one_line
 from schemas.messages import MessageIn
@@ -78,8 +78,7 @@ def bm25(texts: Sequence[Mapping[str, int]], question: Iterable[str]) -> Array:
     for word in question:
         times = np.array([words.get(word, 0) for words in texts], dtype=np.float64)
         having = np.count_nonzero(times)
-        idf = math.log(1 + (len(texts) - having + 0.5) / (having + 0.5))
-        scores += idf * times * (K1 + 1) / (times + norms)
+        scores += idf(len(texts), int(having)) * times * (K1 + 1) / (times + norms)
     return scores
 
 

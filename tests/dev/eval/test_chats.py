@@ -43,6 +43,8 @@ def test_as_much_is_found_as_before_and_more_than_by_plain_search() -> None:
     assert (found["chats"], found["questions"], len(found["details"])) == (["classic"], 17, 18)
     assert found["by_chat"] == {"classic": {"questions": 17, **found["all"]}}
     assert found["shown"]["without"]["used 800"] > 0
+    # and more than four in five of the best three messages are of a session with evidence
+    assert 0.8 < found["shown"]["with answer"]["best 3 800"] <= 1
     # and evidence is found, before what plain search finds of it
     ways = dict(found["all"])
     ours = ways.pop(OURS)
