@@ -19,10 +19,8 @@ from sqlalchemy import Connection, Row
 from pipeline.enrich.facts.fact_model import LanguageModelExtractor
 from pipeline.enrich.protocols import FactExtractor, People, Source
 from pipeline.jobs import runner
-from pipeline.memories import belief_revision
-from pipeline.memories.belief_revision import revise
 from pipeline.memories.entities import entities_of
-from pipeline.memories.learned_memories import FactOwner, LearnedFact
+from pipeline.memories.learned_memories import FactOwner, LearnedFact, revise, unite_alike
 from pipeline.people import suppression
 from pipeline.store import identities
 from pipeline.store.chats import chats, membership
@@ -169,7 +167,7 @@ def _compare(database: Database, tenant_id: str, claim: Claim) -> bool:
     """Unite a memory with one that says the same in other words; return whether any memory must be embedded."""
     with database.tenant(tenant_id) as connection:
         memory = UUID(claim.key.removeprefix("memory:"))
-        united = belief_revision.unite_alike(connection, memory)
+        united = unite_alike(connection, memory)
         changed = [] if united is None else revise(connection, tenant_id, united[0], again=united[1])
         # a memory that was merged into another is gone, and its job with it
         if united is None or learned.by_id(connection, [memory]):

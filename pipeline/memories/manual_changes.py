@@ -1,6 +1,6 @@
 """Change memories by hand: edit the words, widen the scope, or correct a wrong one.
 
-Statements of sessions change them in `pipeline.memories.belief_revision`.
+Statements of sessions change them in `pipeline.memories.learned_memories`.
 """
 
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ from pipeline.store.connections.database import Database
 from pipeline.store.erasure import suppression as suppression_list
 from pipeline.store.jobs import jobs
 from pipeline.store.memories import entity_graph, learned
-from pipeline.store.memories import memory_changes as store
-from pipeline.store.memories.memory_changes import Owner
+from pipeline.store.memories import memories as store
+from pipeline.store.memories.memories import Owner
 from pipeline.text.duplicates import fingerprint
 from schemas.errors import Conflict, InvalidInput, NotFound
 from schemas.memories import SCOPES, MemoryCorrection, MemoryEdit, MemoryIn, MemoryPromotion

@@ -16,7 +16,7 @@ from pipeline.store.connections.database import Database
 from pipeline.store.erasure import suppression as suppression_list
 from pipeline.store.jobs import jobs
 from pipeline.store.memories import memories as store
-from pipeline.store.memories import memory_changes, memory_search
+from pipeline.store.memories import memory_search
 from pipeline.store.memories.memories import new_id
 from pipeline.store.memories.memory_conditions import MemoryConditions
 from pipeline.store.operations import counters
@@ -53,7 +53,7 @@ def remember(
         written = write(connection, tenant_id, memory, session_lifetime=session_lifetime)
         if written.outcome == "known" and written.id is not None:
             at = memory.said_at or chats.database_now(connection)
-            memory_changes.revive(connection, tenant_id, written.id, at)
+            store.revive(connection, tenant_id, written.id, at)
         return written
 
 

@@ -14,7 +14,7 @@ from pipeline.clients.factory import make_embedder
 from pipeline.clients.onnx import onnx_folder
 from pipeline.clients.onnx.onnx import OnnxEmbedder, is_installed
 from pipeline.clients.onnx.onnx_folder import DESCRIPTION, ENGLISH, GRAPH, MULTILINGUAL, TOKENIZER, WEIGHTS
-from pipeline.memories.belief_revision import SAME_COSINE
+from pipeline.memories.learned_memories import SAME_COSINE
 from schemas.errors import SettingsError
 from schemas.settings import Settings
 

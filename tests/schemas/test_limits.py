@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 import schemas
 from ops.console import command
-from ops.dev.bench import senders
+from ops.dev.bench import served
 from schemas.errors import InvalidInput
 from schemas.memories import MemoryIn, MemoryPromotion
 from schemas.messages import MessageIn
@@ -71,7 +71,7 @@ def test_a_list_that_is_too_long_is_one_error_whatever_is_in_it(
 
 def test_nine_hundred_thousand_empty_items_take_little_memory_to_refuse() -> None:
     # Given a body of 2.6 MB whose items are all wrong
-    body = senders.bodies("a:b")["/v1/messages"]
+    body = served.bodies("a:b")["/v1/messages"]
     # When it is read
     tracemalloc.start()
     try:

@@ -10,7 +10,7 @@ from itertools import count, islice
 
 import pytest
 
-from ops.dev.bench import senders
+from ops.dev.bench import served
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich.facts import fact_model
 from pipeline.enrich.facts.kept_on_request import RequestExtractor
@@ -122,11 +122,11 @@ SIGNS = "a|Ab, |漢|1 |1:|。|. |!?|' |“|(|<|</|@a |# |-|_|\n |\x00".split("|"
 
 
 def texts() -> dict[str, Callable[[int], str]]:
-    """What `ops.dev.bench.senders` sends, and runs of signs: each as long as wanted."""
+    """What `ops.dev.bench.served` sends, and runs of signs: each as long as wanted."""
     found: dict[str, Callable[[int], str]] = {"words that never recur": words_that_never_recur}
-    for piece in sorted({*senders.REPEATED, *SIGNS}):
+    for piece in sorted({*served.REPEATED, *SIGNS}):
         found[repr(piece)] = lambda size, piece=piece: piece * (size // len(piece))
-    for begin, end in senders.FRAMES:
+    for begin, end in served.FRAMES:
         found[f"{begin!r} spaces {end!r}"] = lambda size, begin=begin, end=end: begin + " " * size + end
     return found
 

@@ -1,7 +1,7 @@
 """The endpoints, a module for each resource; all their routers are listed here."""
 
 from workers.api.inspector import chats, pages, why, work
-from workers.api.routes import contexts, digests, events, health, keys, listings, memories, messages, people
+from workers.api.routes import contexts, events, health, keys, listings, memories, messages, people
 from workers.mcp import mounted
 
 # the most frequent one comes first
@@ -11,7 +11,7 @@ ROUTERS = [
         events.router,
         health.router,
         contexts.router,
-        digests.router,
+        contexts.digests_router,
         memories.router,
         memories.documents_router,
     ),
