@@ -27,7 +27,7 @@ MAX_BESIDE_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(kw_only=True)
-class Source:
+class ExportSource:
     """Something to import, read from the beginning by each `records()`; `position` of `size` bytes are done."""
 
     # the path as the user gave it, for messages
@@ -102,7 +102,7 @@ class Source:
         return raw
 
 
-def open_source(path: Path, options: ImportOptions, *, format: Format | None = None) -> Source:  # noqa: A002
+def open_source(path: Path, options: ImportOptions, *, format: Format | None = None) -> ExportSource:  # noqa: A002
     """Open a file, a folder (Slack, Telegram Desktop) or a zip. Raises `InvalidInput`, which says what to do."""
     try:
         container = open_container(path)
@@ -115,7 +115,7 @@ def open_source(path: Path, options: ImportOptions, *, format: Format | None = N
         raise
 
 
-def _source(path: Path, container: Container, options: ImportOptions, wanted: Format | None) -> Source:
+def _source(path: Path, container: Container, options: ImportOptions, wanted: Format | None) -> ExportSource:
     chosen: Export | None = None
     others: tuple[Export, ...] = ()
     member = path.name
@@ -125,7 +125,7 @@ def _source(path: Path, container: Container, options: ImportOptions, wanted: Fo
     name = str(path) if chosen is None or chosen.name in ("", ".") else f"{path}: {chosen.name}"
     if chosen is not None and chosen.members:
         size = sum(container.sizes[file] for file in chosen.members)
-        return Source(
+        return ExportSource(
             name=name,
             format=wanted or chosen.format,
             options=options,
@@ -136,7 +136,7 @@ def _source(path: Path, container: Container, options: ImportOptions, wanted: Fo
         )
     if chosen is not None and chosen.format == "slack":
         size = sum(container.sizes[file] for file in slack.files_of(container.sizes))
-        return Source(
+        return ExportSource(
             name=name, format="slack", options=options, size=size, others=others, _container=container
         )
     if wanted == "slack":
@@ -145,7 +145,7 @@ def _source(path: Path, container: Container, options: ImportOptions, wanted: Fo
     if not begins.strip():
         raise InvalidInput(f"{name} is empty", field="file")
     format_ = wanted or formats.detect(name, begins)
-    return Source(
+    return ExportSource(
         name=name,
         format=format_,
         options=_titled(path, member, options) if format_ == "whatsapp" else options,

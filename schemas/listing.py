@@ -33,7 +33,7 @@ class SessionFilter(Closed):
     limit: Limit = 100
 
 
-class MessageFilter(Closed):
+class MessagesFilter(Closed):
     """Which of a chat's messages: the parameters of `GET /v1/chats/{chat_id}/messages`."""
 
     session_key: IdOrEmpty | None = None

@@ -24,7 +24,7 @@ from pipeline.operations.backfill_kinds import Current
 from pipeline.operations.retention import prune, retention_of
 from pipeline.operations.sweep import sweep
 from pipeline.store.connections.database import Database
-from pipeline.store.jobs import backfills, jobs
+from pipeline.store.jobs import backfill_rows, jobs
 from schemas.backfills import BackfillRequest
 from schemas.errors import Permanent
 from schemas.messages import ChatIn
@@ -331,7 +331,7 @@ def test_a_backfill_whose_own_job_was_given_up_has_failed_until_it_is_resumed(
 
     runner.run(two_sessions, "backfill", fails, policy)
     with two_sessions.tenant(TENANT) as connection:
-        found = backfills.get(connection, made.id)
+        found = backfill_rows.get(connection, made.id)
     assert found is not None
     assert (found.state, found.error) == ("failed", "Permanent: no luck")
     assert backfill.progress(two_sessions) == []

@@ -101,7 +101,7 @@ def start(
 @command(app, "backscroll backfills list --json", name="list")
 def list_(call: Call) -> None:
     """List the newest backfills."""
-    from pipeline.store.jobs import backfills as store
+    from pipeline.store.jobs import backfill_rows as store
 
     with call.transaction() as (_, as_tenant):
         runs = store.with_pending(as_tenant, store.listing(as_tenant, LISTED))
@@ -138,7 +138,7 @@ def status(
     watching: Annotated[bool, typer.Option("--watch", help="Refresh every 2 s until it has ended.")] = False,
 ) -> None:
     """Show the progress of a backfill, and how long the rest takes."""
-    from pipeline.store.jobs import backfills as store
+    from pipeline.store.jobs import backfill_rows as store
 
     with call.opened() as (settings, database):
         if backfill_id is None:
@@ -181,7 +181,7 @@ def _change(call: Call, wish: str, backfill_id: int) -> None:
 
 
 def _get(database: Database, tenant_id: str, backfill_id: int) -> Backfill:
-    from pipeline.store.jobs import backfills as store
+    from pipeline.store.jobs import backfill_rows as store
 
     with database.tenant(tenant_id) as as_tenant:
         run = store.get(as_tenant, backfill_id) if abs(backfill_id) < 2**63 else None

@@ -21,7 +21,7 @@ from ops.console.command import Call, command
 from ops.console.waiting import await_memory
 from ops.exit_codes import INTERRUPTED, NOT_AS_IT_SHOULD_BE
 from ops.exports import SeveralExports
-from ops.source import Source, open_source
+from ops.source import ExportSource, open_source
 from pipeline.platforms.formats import Format
 from pipeline.platforms.records import DateOrder, ImportOptions
 from schemas.errors import BackscrollError, InvalidInput
@@ -153,7 +153,9 @@ def _stored_zone(database: Database, tenant_id: str, chat_id: str) -> str | None
 
 
 @contextmanager
-def _bar(source: Source, label: str, console: Console, *, shown: bool) -> Iterator[Callable[[int], None]]:
+def _bar(
+    source: ExportSource, label: str, console: Console, *, shown: bool
+) -> Iterator[Callable[[int], None]]:
     """Show a bar of the bytes read, with the messages per second; yields what moves it, given the messages so far."""
     columns = (
         *(TextColumn("{task.description}"), BarColumn(), DownloadColumn()),
@@ -171,7 +173,7 @@ def _bar(source: Source, label: str, console: Console, *, shown: bool) -> Iterat
         yield move
 
 
-def _check(source: Source, report: import_report.ImportReport, shown: bool) -> None:
+def _check(source: ExportSource, report: import_report.ImportReport, shown: bool) -> None:
     """Read everything once. Raises `InvalidInput` if a line is broken."""
     with _bar(source, "checking", report.console, shown=shown) as move:
         for item in source.records():
@@ -188,7 +190,11 @@ def _check(source: Source, report: import_report.ImportReport, shown: bool) -> N
 
 
 def _import(
-    source: Source, settings: Settings, database: Database, report: import_report.ImportReport, shown: bool
+    source: ExportSource,
+    settings: Settings,
+    database: Database,
+    report: import_report.ImportReport,
+    shown: bool,
 ) -> tuple[Tally, dict[str, Counter[str]]]:
     """Import the source; return its counts, and those of other rows by what they are."""
     from pipeline.ingest import accept

@@ -31,7 +31,7 @@ from schemas.memories import (
 from schemas.payloads import parse_payload
 
 if TYPE_CHECKING:
-    from pipeline.memories.manual_changes import Changed
+    from pipeline.memories.manual_changes import MemoryChange
 
 
 app = typer.Typer(help=__doc__, rich_markup_mode="markdown", no_args_is_help=True)
@@ -330,7 +330,7 @@ def remove(call: Call, memory_id: IdArgument) -> None:
     call.answer({"id": memory_id, "outcome": "deleted"}, f"{memory_id}: removed")
 
 
-def _answer(call: Call, changed: Changed) -> None:
+def _answer(call: Call, changed: MemoryChange) -> None:
     outcomes = {
         "edited": "edited",
         "promoted": "promoted",

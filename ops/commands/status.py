@@ -18,7 +18,7 @@ from schemas.errors import DatabaseUnavailable, NotFound
 from schemas.settings import Settings
 
 if TYPE_CHECKING:
-    from pipeline.operations.costs import Costs, Figures
+    from pipeline.operations.costs import CallTotals, Costs
     from pipeline.operations.status import Counts, Status
     from workers.broker import QueueStatus
 
@@ -263,7 +263,7 @@ def cost(
     call.answer(asdict(collected), table if collected.rows else nothing, *_notes(collected))
 
 
-def _cells(row: Figures) -> tuple[object, ...]:
+def _cells(row: CallTotals) -> tuple[object, ...]:
     mean = "–" if row.mean_seconds is None else f"{row.mean_seconds:.1f} s"
     # of what is partly unknown at least this much
     cost = f"{rendering.dollars(row.cost)}{' + ?' if row.unpriced else ''}"

@@ -15,7 +15,7 @@ from rich.console import Console
 from ops.console import rendering
 from ops.console.command import repeated
 from ops.exports import Export
-from ops.source import Source
+from ops.source import ExportSource
 from pipeline.platforms.records import Ambiguous, Broken, Notice, Times, Unread
 from schemas.errors import InvalidInput
 
@@ -199,7 +199,7 @@ def print_summary(tally: Tally, now: Mapping[str, StoredChat], report: ImportRep
 
 
 def as_json(
-    source: Source,
+    source: ExportSource,
     tally: Tally,
     now: Mapping[str, StoredChat],
     report: ImportReport,

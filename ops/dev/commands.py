@@ -9,7 +9,7 @@ import typer
 
 from ops import connection
 from ops.console.command import JsonOption
-from ops.dev.figures import Outcome, benchmark, finish
+from ops.dev.figures import Report, benchmark, finish
 from schemas.errors import InvalidInput
 from schemas.payloads import ContextParameters, ContextQuery, parse_payload
 
@@ -64,11 +64,11 @@ def fit(
 
     if judge:
         finish(
-            lambda say: Outcome(found=judge_fit.write_tables(connection.configured(), real, say)),
+            lambda say: Report(found=judge_fit.write_tables(connection.configured(), real, say)),
             as_json=as_json,
         )
         return
-    finish(lambda say: Outcome(found=fitted(connection.configured(), say)), as_json=as_json)
+    finish(lambda say: Report(found=fitted(connection.configured(), say)), as_json=as_json)
 
 
 @app.command(
@@ -205,7 +205,7 @@ def memories(as_json: JsonOption = False) -> None:
     Counts the facts that are learned, those superseded rightly, duplicates, and what is shown to whom for 150
     questions. Ends with 5 if anything is shown where it may not be, or was learned from a bot's words.
     """
-    from ops.dev.eval.memories import judge
+    from ops.dev.eval.memory_eval import judge
 
     finish(lambda say: judge(connection.configured(), say), as_json=as_json)
 

@@ -74,7 +74,7 @@ class Figure:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class Report:
     """What a command prints; it ends with 5 where there are violations."""
 
     found: Mapping[str, Any]
@@ -92,16 +92,16 @@ def spread(case: str, milliseconds: Sequence[float], *, most: float | None = Non
     ]
 
 
-def benchmark(name: str, measured: Iterable[Figure]) -> Outcome:
+def benchmark(name: str, measured: Iterable[Figure]) -> Report:
     """Return the outcome of a benchmark; a limit that is not kept is a violation."""
     figures = list(measured)
-    return Outcome(
+    return Report(
         found={"name": name, "results": [asdict(figure) | {"kept": figure.kept} for figure in figures]},
         violations=[f"{figure.case}: not within its limit" for figure in figures if not figure.kept],
     )
 
 
-def finish(measure: Callable[[Say], Outcome], *, as_json: bool) -> None:
+def finish(measure: Callable[[Say], Report], *, as_json: bool) -> None:
     """Measure, showing what is being done, and print the outcome. Raises `typer.Exit` with 5 on a violation."""
     with rendering.patience("measuring", shown=True) as say:
         outcome = measure(say)

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, event
 
 from ops.dev import shipped
 from ops.dev.eval.samples import read_chat
-from ops.dev.figures import Outcome, Say
+from ops.dev.figures import Report, Say
 from schemas.settings import Settings
 
 CHAT = "harbour_house"
@@ -88,7 +88,7 @@ def run_statements() -> Iterator[list[str]]:
         event.remove(Engine, "before_cursor_execute", record)
 
 
-def trace(settings: Settings, question: str, profile: str, say: Say) -> Outcome:
+def trace(settings: Settings, question: str, profile: str, say: Say) -> Report:
     """Fill a sample chat, put a question to it twice, and trace the second time; the SQL is that of a third."""
     with shipped.temporary(settings) as backscroll:
         sample = read_chat(CHAT)
@@ -118,6 +118,6 @@ def trace(settings: Settings, question: str, profile: str, say: Say) -> Outcome:
         }
         for module, run in groupby(steps, key=lambda step: step.module)
     ]
-    return Outcome(
+    return Report(
         found=found | {"way (ms, with what was called)": way, "sql": statements}, only_in_json=["sql"]
     )

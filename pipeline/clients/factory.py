@@ -10,7 +10,7 @@ from pipeline.clients.http_embedder import OLLAMA, OPENAI, HttpEmbedder
 from pipeline.clients.known_models import known_model
 from pipeline.clients.onnx import onnx, onnx_folder
 from pipeline.clients.onnx.onnx import OnnxEmbedder
-from pipeline.clients.openai_chat import OPENAI_URL, OpenAIChatModel, OpenAIEndpoint, Server
+from pipeline.clients.openai_chat import OPENAI_URL, ModelServer, OpenAIChatModel, OpenAIEndpoint
 from pipeline.clients.protocols import Embedder, Reranker
 from pipeline.clients.rerankers import CrossEncoderReranker, HttpReranker
 from pipeline.clients.sentence_transformers import SentenceTransformersEmbedder
@@ -100,15 +100,15 @@ def _make_http_embedder(settings: Settings, provider: str, model: str) -> HttpEm
         url, key, address = f"{settings.ollama_url.rstrip('/')}/v1", None, f"{PREFIX}OLLAMA_URL"
         texts = {"login": f"{address} to one with a login that it takes", "settings": named + address}
     else:
-        url, address = settings.openai_base_url or OPENAI_URL, Server.address
+        url, address = settings.openai_base_url or OPENAI_URL, ModelServer.address
         key = settings.openai_api_key.get_secret_value() if settings.openai_api_key else None
-        texts = {"settings": named + Server.settings}
+        texts = {"settings": named + ModelServer.settings}
         if settings.openai_base_url is None and not key:
             raise SettingsError(
                 f"{PREFIX}EMBEDDING_PROVIDER={OPENAI} wants {PREFIX}OPENAI_API_KEY, or for another server {address}."
             )
     name = f"{provider} ({model}) at {without_secrets(url)}"
-    server = Server(name=name, address=address, tries_others=True, **texts)
+    server = ModelServer(name=name, address=address, tries_others=True, **texts)
     return HttpEmbedder(OpenAIEndpoint(url, key, model, server), provider, known, settings)
 
 

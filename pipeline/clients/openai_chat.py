@@ -124,7 +124,7 @@ def _reported(names: frozenset[str]) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Server:
+class ModelServer:
     """How messages name a server, and what somebody can do about its refusals."""
 
     name: str
@@ -146,7 +146,7 @@ class Answer(NamedTuple):
 class OpenAIEndpoint:
     """One model of one endpoint; threads may share it."""
 
-    def __init__(self, url: str, key: str | None, model: str, server: Server) -> None:
+    def __init__(self, url: str, key: str | None, model: str, server: ModelServer) -> None:
         """Set up without connecting, or importing the SDK."""
         self._url = url.rstrip("/")
         # for messages
@@ -252,7 +252,9 @@ class OpenAIChatModel:
         host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname
         self.provider = f"{host}:{url.port or (443 if url.scheme == 'https' else 80)}"
         self.model = model
-        self._endpoint = OpenAIEndpoint(base_url or OPENAI_URL, api_key, model, Server(name=self.provider))
+        self._endpoint = OpenAIEndpoint(
+            base_url or OPENAI_URL, api_key, model, ModelServer(name=self.provider)
+        )
 
     def complete(self, prompt: Prompt, *, timeout_seconds: float) -> Completion:
         """Answer a prompt, within `timeout_seconds` in all, as `ChatModel.complete` does."""

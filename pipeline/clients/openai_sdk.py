@@ -18,7 +18,7 @@ from openai import APIError as APIError
 from openai import APIStatusError as APIStatusError
 
 from pipeline.clients.http_calls import http_client
-from pipeline.clients.openai_chat import Server, is_too_long
+from pipeline.clients.openai_chat import ModelServer, is_too_long
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable
 
 MAX_ANSWER_BYTES = 64 * 1024**2
@@ -126,7 +126,7 @@ _MEANINGS = (
 
 
 def failure(
-    error: APIError, model: str, server: Server, key: str | None
+    error: APIError, model: str, server: ModelServer, key: str | None
 ) -> ProviderUnavailable | ProviderFailed | ProviderRejected:
     """Return the exception for an error of the SDK; the key is not in its message."""
     if not isinstance(error, APIStatusError):

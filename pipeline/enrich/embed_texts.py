@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 from pipeline.clients.protocols import Embedder
 from pipeline.enrich.summaries.summarizers import stored_summary
 from pipeline.store.chats import chats
-from pipeline.store.memories import memories
+from pipeline.store.memories import memory_rows
 from pipeline.store.messages import messages
 from pipeline.store.sessions import sessions
 from pipeline.text import tokens
@@ -99,7 +99,7 @@ def load_texts(connection: Connection, keys: Iterable[str]) -> list[OwnedText]:
         document = session_document(sessions.as_session(row), titles[row.chat_id], summary)
         texts.append(_owned("session", identity, *document))
     if ids["memory"]:
-        rows = memories.contents(connection, ids["memory"])
+        rows = memory_rows.contents(connection, ids["memory"])
         texts += [OwnedText(owner="memory", id=str(identity), text=content) for identity, content in rows]
     return texts
 

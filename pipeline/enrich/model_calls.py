@@ -7,10 +7,10 @@ import structlog
 from sqlalchemy import Connection
 
 from pipeline.clients.protocols import Completion, Prompt
-from pipeline.enrich.protocols import Source
+from pipeline.enrich.protocols import SummarySource
 from pipeline.enrich.summaries import prompts
 from pipeline.enrich.summaries.prompts import InvalidAnswer
-from pipeline.llm.gateway import Call, Gateway
+from pipeline.llm.gateway import Gateway, ModelCall
 from pipeline.store import llm_calls
 
 log = structlog.get_logger(__name__)
@@ -38,7 +38,7 @@ class ModelCaller:
         self._context_tokens = context_tokens
         self._answer_tokens = answer_tokens
 
-    def forget_answers(self, connection: Connection, source: Source) -> None:
+    def forget_answers(self, connection: Connection, source: SummarySource) -> None:
         """Delete the answers kept for a job, in the transaction that saves its result and before its other statements.
 
         A later try asks the model again.
@@ -47,13 +47,13 @@ class ModelCaller:
             llm_calls.drop_answers_of_job(connection, source.chat_id, source.claim)
 
     def _answer(
-        self, prompt: Prompt, read: Callable[[str], Answer], *, purpose: str, source: Source
+        self, prompt: Prompt, read: Callable[[str], Answer], *, purpose: str, source: SummarySource
     ) -> Answer:
         """Return the answer to a prompt as `ask` does; each call is recorded and charged to the source's tenant."""
 
         def complete(purpose: str, prompt: Prompt) -> Completion:
             source.before_call()
-            call = Call(
+            call = ModelCall(
                 tenant_id=source.tenant_id, chat_id=source.chat_id, purpose=purpose, claim=source.claim
             )
             return self._gateway.complete(call, prompt, timeout_seconds=self._timeout_seconds)

@@ -15,7 +15,7 @@ def _nothing() -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class SummarySource:
     """Where the messages to summarize come from, and for which job."""
 
     tenant_id: str = ""
@@ -30,7 +30,7 @@ class Source:
     before_call: Callable[[], None] = _nothing
 
 
-NOWHERE = Source()
+NOWHERE = SummarySource()
 
 
 class Summarizer(Protocol):
@@ -46,7 +46,7 @@ class Summarizer(Protocol):
         previous: Summary | None = None,
         *,
         time_zone: tzinfo = UTC,
-        source: Source = NOWHERE,
+        source: SummarySource = NOWHERE,
     ) -> Summary:
         """Summarize at least one message, in order of time; dates are those of the chat's `time_zone`.
 
@@ -83,7 +83,7 @@ class FactExtractor(Protocol):
         people: People,
         known: Sequence[KnownFact] = (),
         time_zone: tzinfo = UTC,
-        source: Source = NOWHERE,
+        source: SummarySource = NOWHERE,
         max_facts: int = 3,
     ) -> list[Fact]:
         """Return up to `max_facts` facts of messages in order of time, the most important first.

@@ -30,7 +30,7 @@ from pipeline.store.erasure import derived, retention
 from pipeline.store.erasure import derived as store
 from pipeline.store.jobs import jobs
 from pipeline.store.memories import learned
-from pipeline.store.memories.learned import Evidence
+from pipeline.store.memories.learned import MemoryEvidence
 from pipeline.store.messages import edits
 from pipeline.store.search import query_log
 from pipeline.store.sessions import rollups
@@ -246,7 +246,7 @@ def settle_memories(connection: Connection, tenant_id: str, ids: Collection[UUID
     """Delete and return memories left without evidence; give the others the wording of what is left."""
     if not ids:
         return []
-    left: dict[UUID, list[Evidence]] = defaultdict(list)
+    left: dict[UUID, list[MemoryEvidence]] = defaultdict(list)
     for item in learned.evidence_of_memories(connection, list(ids)):
         if item.memory_id is not None:
             left[item.memory_id].append(item)

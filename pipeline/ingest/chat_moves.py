@@ -32,7 +32,7 @@ from pipeline.store.jobs import jobs
 from pipeline.store.messages import edits
 from pipeline.store.sessions import ranges as store_ranges
 from pipeline.store.sessions import sessions
-from pipeline.store.sessions.ranges import Shape, Window
+from pipeline.store.sessions.ranges import SessionShape, Window
 from schemas.errors import Busy, InvalidInput, NotFound
 from schemas.messages import ChatIn, MessageIn
 from schemas.people import Receipt
@@ -312,9 +312,9 @@ class _Step:
         )
 
 
-def _shape(group: Sequence[Session]) -> Shape:
+def _shape(group: Sequence[Session]) -> SessionShape:
     """Return the joined range with zero counts; joining adds the messages."""
-    return Shape(
+    return SessionShape(
         started_at=min(session.started_at for session in group),
         ended_at=max(session.ended_at for session in group),
         message_count=0,

@@ -37,7 +37,7 @@ from pipeline.store.messages.messages import Arrival, MessageText
 from pipeline.store.operations import counters
 from pipeline.store.sessions import ranges as store
 from pipeline.store.sessions import sessions
-from pipeline.store.sessions.ranges import Begun, Shape, Window
+from pipeline.store.sessions.ranges import Begun, SessionShape, Window
 from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated
 from schemas.kinds import INGEST, LANGUAGE
 from schemas.sessions import Session
@@ -261,7 +261,7 @@ def _add_changes(
     for placement in sessionize.place(stored, times, policy.gap_of(session_key), closes):
         here = [arrived[index] for index in placement.arrivals]
         speakers = {arrival.speaker for arrival in here}
-        shape = Shape(
+        shape = SessionShape(
             started_at=placement.started_at,
             ended_at=placement.ended_at,
             message_count=len(here),

@@ -20,7 +20,7 @@ from pipeline.store.messages import edits, messages
 from pipeline.store.operations import counters
 from pipeline.store.sessions import ranges as store
 from pipeline.store.sessions import rollups, sessions
-from pipeline.store.sessions.ranges import Begun, Shape
+from pipeline.store.sessions.ranges import Begun, SessionShape
 from schemas.kinds import EXTRACT, FENCED_BY_CHANGE, SUMMARIZE
 from schemas.sessions import Session
 
@@ -39,9 +39,9 @@ class Rewrite:
     # sessions to join, by their survivor's id, the lowest one
     joined: dict[int, list[int]] = field(default_factory=dict)
     # by id: the new range, and the messages and tokens that are added
-    grown: dict[int, Shape] = field(default_factory=dict)
+    grown: dict[int, SessionShape] = field(default_factory=dict)
     # by id: the new range, and the messages and tokens in all
-    cut: dict[int, Shape] = field(default_factory=dict)
+    cut: dict[int, SessionShape] = field(default_factory=dict)
     # chats by the id of a session that was closed, and is open again
     reopened: dict[int, str] = field(default_factory=dict)
     # trace ids by chat, for the log
@@ -238,7 +238,7 @@ def _add_differences(
     times = [at for at, _, _ in rows]
     for match in matches:
         inside = rows[bisect_left(times, match.range.started_at) : bisect_right(times, match.range.ended_at)]
-        shape = Shape(
+        shape = SessionShape(
             started_at=match.range.started_at,
             ended_at=match.range.ended_at,
             message_count=match.range.count,
@@ -253,5 +253,5 @@ def _add_differences(
             rewrite.cut[rewrite.join([match.session, *match.merged])] = shape
 
 
-def _extent(session: Session | Shape) -> tuple[datetime, datetime, int]:
+def _extent(session: Session | SessionShape) -> tuple[datetime, datetime, int]:
     return session.started_at, session.ended_at, session.message_count

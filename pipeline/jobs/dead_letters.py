@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from pipeline.store.connections.database import Database
 from pipeline.store.connections.transactions import batched
-from pipeline.store.jobs import backfills, job_admin, jobs
+from pipeline.store.jobs import backfill_rows, job_admin, jobs
 from pipeline.store.jobs.jobs import NewJob
 from schemas import kinds
 from schemas.kinds import ARRIVAL, BACKFILL, INGEST, PAYLOAD, SUMMARIZE
@@ -146,7 +146,7 @@ def drop(database: Database, items: Sequence[ListedJob]) -> ChangedJobs:
                 session_ids = [int(key.removeprefix("session:")) for key in keys]
                 job_admin.fail_sessions(connection, session_ids, DROPPED)
             for key in keys if kind == BACKFILL.name else ():
-                backfills.set_state(connection, int(key), "cancelled", error=DROPPED)
+                backfill_rows.set_state(connection, int(key), "cancelled", error=DROPPED)
             gone = (
                 [key for key in keys if job_admin.take_payload(connection, key)]
                 if kind == PAYLOAD

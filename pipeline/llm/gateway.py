@@ -32,7 +32,7 @@ SAVING_PAUSE_SECONDS = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Call:
+class ModelCall:
     """What a call is for."""
 
     tenant_id: str
@@ -73,7 +73,7 @@ class Gateway:
             )
         return cls(database, client, prices=prices, budget=budget, shared=Limits.of(settings))
 
-    def complete(self, call: Call, prompt: Prompt, *, timeout_seconds: float) -> Completion:
+    def complete(self, call: ModelCall, prompt: Prompt, *, timeout_seconds: float) -> Completion:
         """Return the model's answer, within `timeout_seconds` in all; no transaction may be open meanwhile.
 
         Raises `ProviderUnavailable`, `ProviderFailed` or `ProviderRejected` as the client does; `ProviderUnavailable`
@@ -104,7 +104,9 @@ class Gateway:
             raise ProviderUnavailable("no time was left to ask the model")
         return self._client.complete(prompt, timeout_seconds=seconds)
 
-    def _begin(self, call: Call, prompt: Prompt, timeout_seconds: float) -> tuple[Entry, Ticket] | Completion:
+    def _begin(
+        self, call: ModelCall, prompt: Prompt, timeout_seconds: float
+    ) -> tuple[Entry, Ticket] | Completion:
         """Wait for the call's turn and record that it is made now, or return the answer kept from before."""
         entry = ledger.entry_of(self._client, prompt, self._prices, **vars(call))
         latest = monotonic() + min(WAIT_SECONDS, timeout_seconds / 4)

@@ -15,8 +15,8 @@ from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
 from pipeline.store.erasure import suppression
 from pipeline.store.jobs import jobs
-from pipeline.store.memories import memories as store
-from pipeline.store.memories.memories import new_id
+from pipeline.store.memories import memory_rows as store
+from pipeline.store.memories.memory_rows import new_id
 from pipeline.store.operations import counters
 from pipeline.text import tokens
 from schemas.errors import NotFound, ProviderUnavailable

@@ -17,7 +17,7 @@ import structlog
 from sqlalchemy import Connection, Row
 
 from pipeline.enrich.facts.fact_model import LanguageModelExtractor
-from pipeline.enrich.protocols import FactExtractor, People, Source
+from pipeline.enrich.protocols import FactExtractor, People, SummarySource
 from pipeline.jobs import runner
 from pipeline.memories.entities import entities_of
 from pipeline.memories.learned_memories import FactOwner, LearnedFact, revise, unite_alike
@@ -31,7 +31,7 @@ from pipeline.store.erasure import suppression as suppression_list
 from pipeline.store.jobs import jobs
 from pipeline.store.jobs.jobs import Claim
 from pipeline.store.memories import learned
-from pipeline.store.memories.learned import Evidence
+from pipeline.store.memories.learned import MemoryEvidence
 from pipeline.store.messages import messages
 from pipeline.store.operations import counters
 from pipeline.store.sessions import sessions
@@ -193,7 +193,7 @@ def _learn(database: Database, tenant_id: str, claim: Claim, how: Learning) -> b
             jobs.finish(connection, [claim])
         runner.pass_over(claim)
         return False
-    source = Source(
+    source = SummarySource(
         tenant_id=tenant_id,
         chat_id=read.chat.chat_id,
         language=read.chat.language,
@@ -219,7 +219,9 @@ def _learn(database: Database, tenant_id: str, claim: Claim, how: Learning) -> b
     return bool(changed)
 
 
-def _extract(extractor: FactExtractor, read: SessionRead, source: Source, max_facts: int) -> list[Fact]:
+def _extract(
+    extractor: FactExtractor, read: SessionRead, source: SummarySource, max_facts: int
+) -> list[Fact]:
     return extractor.extract(
         read.messages,
         people=read.people,
@@ -307,8 +309,8 @@ def _is_kept_out(connection: Connection, owner: FactOwner, fact: Fact, saying: S
     return suppression.keeps_out(connection, memory)
 
 
-def _evidence(fact: Fact, saying: Sequence[Message], read: SessionRead, model: str) -> Evidence:
-    return Evidence(
+def _evidence(fact: Fact, saying: Sequence[Message], read: SessionRead, model: str) -> MemoryEvidence:
+    return MemoryEvidence(
         memory_id=None,
         session_id=read.row.id,
         chat_id=read.chat.chat_id,

@@ -21,8 +21,8 @@ from pipeline.store.erasure import derived as store_derived
 from pipeline.store.jobs import jobs
 from pipeline.store.memories import entity_graph, learned
 from pipeline.store.memories.entity_graph import EntityRow
-from pipeline.store.memories.learned import Evidence
-from pipeline.store.memories.memories import new_id
+from pipeline.store.memories.learned import MemoryEvidence
+from pipeline.store.memories.memory_rows import new_id
 from pipeline.text.duplicates import differs_only_in_words, fingerprint
 from schemas.facts import Fact, is_denial
 from schemas.memories import MemoryScope
@@ -64,7 +64,7 @@ class LearnedFact:
     """A fact, and the messages that say it."""
 
     fact: Fact
-    evidence: Evidence
+    evidence: MemoryEvidence
     # the language of the chat's keyword search
     language: str
     # the entities of a language model's fact
@@ -100,7 +100,7 @@ def write(
             elif statement.memory_id != identity and statement.memory_id and statement.session_id is not None:
                 moves.append((statement.memory_id, statement.session_id, identity))
     learned.move_evidence(connection, moves)
-    kept: dict[UUID, list[Evidence]] = defaultdict(list)
+    kept: dict[UUID, list[MemoryEvidence]] = defaultdict(list)
     for evidence in learned.evidence_of_memories(
         connection, [i for i in ids if i not in rows or rows[i].learned_by]
     ):
@@ -162,7 +162,7 @@ def _hash(
     owner: FactOwner,
     identity: UUID,
     content: str,
-    origin: Statement | Evidence,
+    origin: Statement | MemoryEvidence,
     taken: dict[tuple[str | None, bytes], UUID],
 ) -> bytes:
     """Return a hash that is unique for the owner: of chat and words, and of the time and id if these are taken."""
@@ -178,7 +178,7 @@ def _refresh(
     connection: Connection,
     owner: FactOwner,
     identity: UUID,
-    evidence: Sequence[Evidence],
+    evidence: Sequence[MemoryEvidence],
     row: Row[Any] | None,
     taken: dict[tuple[str | None, bytes], UUID],
 ) -> bool:
@@ -281,7 +281,7 @@ def _affected(
     ]
 
 
-def _statement(evidence: Evidence, row: Row[Any]) -> Statement:
+def _statement(evidence: MemoryEvidence, row: Row[Any]) -> Statement:
     return Statement(
         memory_id=evidence.memory_id,
         session_id=evidence.session_id,

@@ -18,8 +18,8 @@ from pipeline.store.connections.database import Database
 from pipeline.store.erasure import suppression as suppression_list
 from pipeline.store.jobs import jobs
 from pipeline.store.memories import entity_graph, learned
-from pipeline.store.memories import memories as store
-from pipeline.store.memories.memories import Owner
+from pipeline.store.memories import memory_rows as store
+from pipeline.store.memories.memory_rows import Owner
 from pipeline.text.duplicates import fingerprint
 from schemas.errors import Conflict, InvalidInput, NotFound
 from schemas.memories import SCOPES, MemoryCorrection, MemoryEdit, MemoryIn, MemoryPromotion
@@ -29,7 +29,7 @@ FROM_CONTEXT = frozenset({"context_id", "question_chars", "recalled"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Changed:
+class MemoryChange:
     """The outcome of changing a memory."""
 
     # `kept_out`: its person was forgotten or has memory off
@@ -38,7 +38,7 @@ class Changed:
     id: UUID
 
 
-def edit(database: Database, tenant_id: str, identity: UUID, change: MemoryEdit) -> Changed:
+def edit(database: Database, tenant_id: str, identity: UUID, change: MemoryEdit) -> MemoryChange:
     """Change a memory's words, importance, expiry or metadata; new words are embedded again.
 
     A learned memory keeps its kind and its evidence. Raises `NotFound`, `InvalidInput`, `Conflict`,
@@ -54,7 +54,7 @@ def edit(database: Database, tenant_id: str, identity: UUID, change: MemoryEdit)
                     field="content",
                 )
             if suppression.keeps_out(connection, _as_memory_in(row, _owner(row), change.content)):
-                return Changed(outcome="kept_out", id=identity)
+                return MemoryChange(outcome="kept_out", id=identity)
             digest = fingerprint(change.content, row.learned_in)
             _require_unique(connection, identity, _owner(row), digest, "content")
             store.reword(connection, identity, change.content, digest)
@@ -73,10 +73,10 @@ def edit(database: Database, tenant_id: str, identity: UUID, change: MemoryEdit)
                     field="metadata",
                 )
             store.merge_metadata(connection, identity, change.metadata)
-        return Changed(outcome="edited", id=identity)
+        return MemoryChange(outcome="edited", id=identity)
 
 
-def promote(database: Database, tenant_id: str, identity: UUID, promotion: MemoryPromotion) -> Changed:
+def promote(database: Database, tenant_id: str, identity: UUID, promotion: MemoryPromotion) -> MemoryChange:
     """Give a memory a wider scope; it keeps the chat that it was learned in, and so who may see it.
 
     Raises `NotFound`, `InvalidInput`, `Conflict`, `DatabaseUnavailable`.
@@ -93,13 +93,13 @@ def promote(database: Database, tenant_id: str, identity: UUID, promotion: Memor
                 field="scope",
             )
         if suppression.keeps_out(connection, _as_memory_in(row, owner, row.content)):
-            return Changed(outcome="kept_out", id=identity)
+            return MemoryChange(outcome="kept_out", id=identity)
         _require_unique(connection, identity, owner, bytes(row.content_hash), "scope")
         store.promote(connection, identity, owner)
-        return Changed(outcome="promoted", id=identity)
+        return MemoryChange(outcome="promoted", id=identity)
 
 
-def correct(database: Database, tenant_id: str, identity: UUID, correction: MemoryCorrection) -> Changed:
+def correct(database: Database, tenant_id: str, identity: UUID, correction: MemoryCorrection) -> MemoryChange:
     """Record that a memory is wrong: the right statement supersedes it, or without one it is retracted.
 
     Either way it stays as history. The right statement has the same owner and subject; without a chat of its own it is
@@ -117,7 +117,7 @@ def correct(database: Database, tenant_id: str, identity: UUID, correction: Memo
             )
         if correction.content is None:
             store.retract(connection, identity, at)
-            changed = Changed(outcome="retracted", id=identity)
+            changed = MemoryChange(outcome="retracted", id=identity)
         else:
             changed = _replace(connection, tenant_id, row, correction.content, at, chat_id)
         derived.remove_answers(connection, tenant_id, [identity])
@@ -126,7 +126,7 @@ def correct(database: Database, tenant_id: str, identity: UUID, correction: Memo
 
 def _replace(
     connection: Connection, tenant_id: str, row: Row[Any], content: str, at: datetime, chat_id: str | None
-) -> Changed:
+) -> MemoryChange:
     """Replace a memory by the right statement, made in `chat_id` or else wherever the memory was."""
     if fingerprint(content) == fingerprint(row.content):
         raise InvalidInput(
@@ -144,7 +144,7 @@ def _replace(
     )
     written = statements.write(connection, tenant_id, memory, language=row.language)
     if written.id is None:
-        return Changed(outcome="kept_out", id=row.id)
+        return MemoryChange(outcome="kept_out", id=row.id)
     store.revive(connection, tenant_id, written.id, at)
     store.supersede(
         connection,
@@ -155,7 +155,7 @@ def _replace(
         also_in=[chat for chat in said_in if chat is not None],
     )
     learned.tell_superseded(connection, tenant_id, row.id, written.id, said_in[0])
-    return Changed(outcome="corrected", id=written.id)
+    return MemoryChange(outcome="corrected", id=written.id)
 
 
 def _locked(

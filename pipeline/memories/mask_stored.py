@@ -13,8 +13,8 @@ from pipeline.store import vectors
 from pipeline.store.chats import chats
 from pipeline.store.erasure import suppression, written
 from pipeline.store.jobs import jobs
-from pipeline.store.memories import entity_graph, memories
-from pipeline.store.memories.memories import Owner
+from pipeline.store.memories import entity_graph, memory_rows
+from pipeline.store.memories.memory_rows import Owner
 from pipeline.store.messages import edits as messages
 from pipeline.store.operations import counters
 from pipeline.text import truncate
@@ -80,12 +80,12 @@ def _memory(connection: Connection, tenant_id: str, row: Row[Any], new: list[Any
     else:
         digest = fingerprint(content, row.learned_in)
         owner = Owner(row.scope, row.session_id, row.user_id, row.agent_id)
-        if memories.twin(connection, row.id, owner, digest) is not None:
+        if memory_rows.twin(connection, row.id, owner, digest) is not None:
             # two that differed in what is masked
             digest = derived.hash_of_its_own(row.id, content)
     values = [content, metadata, *new[2:]]
     written.replace(connection, "memory", str(row.id), values, content_hash=f"\\x{digest.hex()}")
-    memories.drop_vectors(connection, row.id)
+    memory_rows.drop_vectors(connection, row.id)
     if row.document_id is None:
         entity_graph.drop(connection, row.id)
     derived.remove_answers(connection, tenant_id, [UUID(str(row.id))])

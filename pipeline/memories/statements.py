@@ -15,10 +15,10 @@ from pipeline.store.chats.membership import Seen
 from pipeline.store.connections.database import Database
 from pipeline.store.erasure import suppression as suppression_list
 from pipeline.store.jobs import jobs
-from pipeline.store.memories import memories as store
+from pipeline.store.memories import memory_rows as store
 from pipeline.store.memories import memory_search
-from pipeline.store.memories.memories import new_id
 from pipeline.store.memories.memory_conditions import MemoryConditions
+from pipeline.store.memories.memory_rows import new_id
 from pipeline.store.operations import counters
 from pipeline.text.duplicates import fingerprint
 from schemas.errors import InvalidInput, NotFound

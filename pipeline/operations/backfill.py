@@ -20,7 +20,7 @@ from pipeline.operations.backfill_kinds import KINDS, Current
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
 from pipeline.store.connections.transactions import translating
-from pipeline.store.jobs import backfills, jobs
+from pipeline.store.jobs import backfill_rows, jobs
 from pipeline.store.jobs.jobs import Claim
 from schemas.backfills import Backfill, BackfillRequest
 from schemas.errors import InvalidInput, NotFound, Retryable
@@ -69,7 +69,7 @@ def count_missing(
         while left > 0:
             with database.tenant(tenant_id) as connection:
                 parameters = _parameters(connection, request, current)
-                rows = backfills.window(connection, source, after, min(left, ROWS_READ), **parameters)
+                rows = backfill_rows.window(connection, source, after, min(left, ROWS_READ), **parameters)
             if not rows:
                 break
             count += sum(map(kind.is_missing, rows))
@@ -77,16 +77,16 @@ def count_missing(
     return count
 
 
-def count_tokens(connection: Connection, request: BackfillRequest, current: Current) -> backfills.Tokens:
+def count_tokens(connection: Connection, request: BackfillRequest, current: Current) -> backfill_rows.Tokens:
     """Count the rows that a request would summarize or embed, and the tokens of their texts."""
     parameters = _parameters(connection, request, current)
     counted = [
-        backfills.count_tokens(
+        backfill_rows.count_tokens(
             connection, source, missing_only=request.missing_only, limit=request.limit, **parameters
         )
         for source in KINDS[request.kind].sources
     ]
-    return backfills.Tokens(
+    return backfill_rows.Tokens(
         rows=sum(count.rows for count in counted), tokens=sum(count.tokens for count in counted)
     )
 
@@ -102,14 +102,14 @@ def start(
 ) -> Backfill:
     """Store the backfill and enqueue its job; returns at once. One that does the same already is returned instead."""
     with database.tenant(tenant_id) as connection:
-        backfills.lock_starts(connection, tenant_id)
-        for other in [] if again else backfills.listing(connection, COMPARED):
+        backfill_rows.lock_starts(connection, tenant_id)
+        for other in [] if again else backfill_rows.listing(connection, COMPARED):
             if other.state in {"running", "paused"} and other.request.does_as(request):
                 return other.model_copy(update={"was_running": True})
         planned = _plan(connection, request, current)
         total = planned.rows if request.limit is None else min(planned.rows, request.limit)
         chats.ensure_tenant(connection, tenant_id)
-        made = backfills.insert(connection, tenant_id, request, total, by)
+        made = backfill_rows.insert(connection, tenant_id, request, total, by)
         jobs.enqueue(connection, tenant_id, "backfill", [str(made.id)], priority=jobs.LATER)
     return made
 
@@ -117,17 +117,17 @@ def start(
 def change_state(database: Database, tenant_id: str, backfill_id: int, wish: str) -> Backfill:
     """Set a backfill `paused`, `running` or `cancelled`. Raises `NotFound`, or `InvalidInput` if it has ended."""
     with database.tenant(tenant_id) as connection:
-        backfill = backfills.get(connection, backfill_id, lock=True)
+        backfill = backfill_rows.get(connection, backfill_id, lock=True)
         if backfill is None:
             raise NotFound(f"there is no backfill {backfill_id}: see `backscroll backfills list`")
         if backfill.state not in {"running", "paused", "failed"}:
             raise InvalidInput(
                 f"backfill {backfill_id} is {backfill.state} and cannot be changed", field="state"
             )
-        backfills.set_state(connection, backfill_id, wish)
+        backfill_rows.set_state(connection, backfill_id, wish)
         if wish == "running":
             rest = {name: value for name, value in (backfill.cursor or {}).items() if name != "began"}
-            backfills.advance(connection, backfill_id, rest, 0, 0)
+            backfill_rows.advance(connection, backfill_id, rest, 0, 0)
             jobs.enqueue(connection, tenant_id, "backfill", [str(backfill_id)], priority=jobs.LATER)
         return backfill.model_copy(update={"state": wish})
 
@@ -159,7 +159,7 @@ def _window(
     so that no chat's lock is held for another. Otherwise the claim is finished, and due again if rows are left.
     """
     # locked, so that a cancellation waits for this window and is not overwritten
-    backfill = backfills.get(connection, int(claim.key), lock=True)
+    backfill = backfill_rows.get(connection, int(claim.key), lock=True)
     if backfill is None or backfill.state != "running":
         jobs.finish(connection, [claim])
         return set(), False
@@ -173,12 +173,12 @@ def _window(
     if "began" not in cursor and (done := _done(connection, backfill)):
         # what was waited for before says nothing about the rate
         cursor |= {"began": [chats.database_now(connection).timestamp(), done]}
-        backfills.advance(connection, backfill.id, cursor, 0, 0)
+        backfill_rows.advance(connection, backfill.id, cursor, 0, 0)
     left = 1 if kind.at_once and not kind.reads_texts else request.batch_size
     if request.limit is not None:
         left = min(left, request.limit - backfill.seen)
     rows = (
-        backfills.window(connection, cursor["source"], cursor["after"], left, **parameters)
+        backfill_rows.window(connection, cursor["source"], cursor["after"], left, **parameters)
         if cursor["source"] in kind.sources and left > 0
         else []
     )
@@ -206,7 +206,7 @@ def _window(
     next_at = _next_at(cursor.get("next_at"), now, len(chosen), request.rate_per_second)
     reached = cursor | {"after": str(rows[-1].position), "next_at": next_at, "raised_at": now + 0.001}
     reached |= {"given_up": given_up}
-    backfills.advance(connection, backfill.id, reached, len(rows), len(chosen))
+    backfill_rows.advance(connection, backfill.id, reached, len(rows), len(chosen))
     _log_progress(connection, backfill, len(rows))
     going_on = going_on and kind.at_once and next_at <= now
     if going_on:
@@ -244,13 +244,13 @@ def _end_source(
     ended = cursor.get("ended", {}) | {cursor["source"]: cursor["after"]}
     if following and not exhausted:
         turned = cursor | {"source": following[0], "after": None, "ended": ended}
-        backfills.advance(connection, backfill.id, turned, 0, 0)
+        backfill_rows.advance(connection, backfill.id, turned, 0, 0)
         jobs.finish(connection, [claim], again_in=0)
         return set()
     moment = datetime.fromtimestamp(cursor.get("raised_at", 0), UTC)
     missing_only = backfill.request.missing_only
     left = [
-        backfills.outstanding(
+        backfill_rows.outstanding(
             connection, source, upto, raised_until=moment, missing_only=missing_only, **parameters
         )
         for source, upto in ended.items()
@@ -261,21 +261,21 @@ def _end_source(
         return {kind.follows}
     passes = cursor.get("passes", 0) + 1
     lacking = sum(
-        backfills.unfinished(connection, source, upto, **parameters)
+        backfill_rows.unfinished(connection, source, upto, **parameters)
         for source, upto in ended.items()
         if upto is not None and kind.verified and not exhausted
     )
     if lacking and passes < PASSES:
         log.info("backfill_again", backfill=backfill.id, rows=lacking)
         again = cursor | {"source": kind.sources[0], "after": None, "ended": {}, "passes": passes}
-        backfills.advance(connection, backfill.id, again, 0, 0)
+        backfill_rows.advance(connection, backfill.id, again, 0, 0)
         jobs.finish(connection, [claim], again_in=0)
         return set()
     dead = sum(given_up for _, given_up in left) + lacking + cursor.get("given_up", 0)
     where = "the worker's log" if kind.at_once else "`backscroll status`"
     error = f"{dead} rows were given up: see {where}" if dead else None
     state = "failed" if dead else "completed"
-    backfills.set_state(connection, backfill.id, state, error=error)
+    backfill_rows.set_state(connection, backfill.id, state, error=error)
     log.info(
         "backfill_ended", backfill=backfill.id, kind=backfill.request.kind, state=state, seen=backfill.seen
     )
@@ -284,14 +284,14 @@ def _end_source(
 
 
 def _done(connection: Connection, backfill: Backfill) -> int:
-    (counted,) = backfills.with_pending(connection, [backfill])
+    (counted,) = backfill_rows.with_pending(connection, [backfill])
     return counted.seen - counted.pending
 
 
 def _plan(connection: Connection, request: BackfillRequest, current: Current) -> Plan:
     parameters = _parameters(connection, request, current)
     kind = KINDS[request.kind]
-    counted = [backfills.count(connection, source, **parameters) for source in kind.sources]
+    counted = [backfill_rows.count(connection, source, **parameters) for source in kind.sources]
     if kind.reads_texts:
         counted = [(rows, 0) for rows, _ in counted]
     return Plan(
@@ -303,7 +303,7 @@ def _plan(connection: Connection, request: BackfillRequest, current: Current) ->
 def progress(database: Database) -> list[str]:
     """Describe the progress of each tenant's running backfills, a line each (maintenance)."""
     with database.maintenance() as connection:
-        running = backfills.running(connection)
+        running = backfill_rows.running(connection)
     return [f"backfill {backfill.id}: {backfill.request.kind} {backfill.progress()}" for backfill in running]
 
 
@@ -312,7 +312,7 @@ def _log_progress(connection: Connection, before: Backfill, rows: int) -> None:
     total = max(before.total, 1)
     if 100 * before.seen // total == 100 * (before.seen + rows) // total:
         return
-    (now,) = backfills.with_pending(connection, [before.model_copy(update={"seen": before.seen + rows})])
+    (now,) = backfill_rows.with_pending(connection, [before.model_copy(update={"seen": before.seen + rows})])
     eta = now.eta()
     log.info(
         "backfill_progress",

@@ -64,7 +64,7 @@ class Current:
 class BackfillKind:
     """A kind of backfill that enqueues a job of the same kind for each row."""
 
-    # the tables that it reads in turn: see `pipeline.store.jobs.backfills.SOURCES`
+    # the tables that it reads in turn: see `pipeline.store.jobs.backfill_rows.SOURCES`
     sources: tuple[str, ...]
     # the kind of jobs that its windows enqueue
     follows: str

@@ -12,7 +12,7 @@ from pipeline.llm.budget import Budget, Prices
 from pipeline.llm.limits import Limits
 from pipeline.store import llm_calls
 from pipeline.store.connections.database import Database
-from pipeline.store.jobs import backfills
+from pipeline.store.jobs import backfill_rows
 from pipeline.store.operations import counters
 from schemas.vectors import EmbeddingSpace
 
@@ -28,7 +28,7 @@ SERVERS = tuple(http_embedder.DEFAULT_MODELS)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figures:
+class CallTotals:
     """The totals of some calls."""
 
     # the day, model, purpose or tenant; empty for a total
@@ -64,8 +64,8 @@ class Costs:
     tenant: str | None
     days: int
     by: Group
-    rows: Sequence[Figures]
-    total: Figures
+    rows: Sequence[CallTotals]
+    total: CallTotals
     today: Today
 
 
@@ -96,7 +96,7 @@ def collect(
 ) -> Costs:
     """Add up the calls of the last `days` days, of a tenant or, as the maintenance role, of all."""
     with database.maintenance() if all_tenants else database.tenant(tenant_id) as connection:
-        rows = [Figures(**row._mapping) for row in llm_calls.totals(connection, by, days)]
+        rows = [CallTotals(**row._mapping) for row in llm_calls.totals(connection, by, days)]
     with database.tenant(tenant_id) as connection:
         spent = llm_calls.spent_today(connection, tenant_id)
     return Costs(
@@ -111,15 +111,15 @@ def collect(
     )
 
 
-def today(connection: Connection) -> Figures:
+def today(connection: Connection) -> CallTotals:
     """Add up one tenant's calls of today (UTC)."""
-    return _total([Figures(**row._mapping) for row in llm_calls.totals(connection, "day", 1)])
+    return _total([CallTotals(**row._mapping) for row in llm_calls.totals(connection, "day", 1)])
 
 
-def _total(rows: Sequence[Figures]) -> Figures:
+def _total(rows: Sequence[CallTotals]) -> CallTotals:
     answered = {row.name: row.calls - row.failed for row in rows if row.mean_seconds is not None}
     seconds = sum(answered[row.name] * (row.mean_seconds or 0.0) for row in rows if row.name in answered)
-    return Figures(
+    return CallTotals(
         name="",
         calls=sum(row.calls for row in rows),
         failed=sum(row.failed for row in rows),
@@ -144,7 +144,7 @@ def stopped_providers(connection: Connection) -> list[StoppedProvider]:
 def estimate_embedding(
     connection: Connection,
     spaces: Sequence[EmbeddingSpace],
-    counted: backfills.Tokens,
+    counted: backfill_rows.Tokens,
     prices: Prices,
     measured: tuple[str, str],
 ) -> Estimate:
@@ -156,7 +156,7 @@ def estimate_embedding(
 
 
 def estimate_free(
-    connection: Connection, counted: backfills.Tokens, model: str, measured: tuple[str, str]
+    connection: Connection, counted: backfill_rows.Tokens, model: str, measured: tuple[str, str]
 ) -> Estimate:
     """Estimate the time that something without a language model takes from the last week's.
 
@@ -172,7 +172,7 @@ def estimate_calls(
     connection: Connection,
     tenant_id: str,
     model: str,
-    counted: backfills.Tokens,
+    counted: backfill_rows.Tokens,
     *,
     prices: Prices,
     limits: Limits,

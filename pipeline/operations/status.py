@@ -15,7 +15,7 @@ from pipeline.operations.deployment import Deployment
 from pipeline.recall.query_log import IN_BUCKET
 from pipeline.store import llm_calls
 from pipeline.store.connections.database import Database
-from pipeline.store.jobs import backfills, job_admin
+from pipeline.store.jobs import backfill_rows, job_admin
 from pipeline.store.operations import checks, counters, stats
 from pipeline.store.operations.counters import DayFigure
 from schemas.backfills import Backfill
@@ -130,7 +130,7 @@ class Status:
     dead_letters: list[DeadLetter]
     backfills: list[Backfill]
     # the tenant's calls to language models of today, and providers that are down for everybody
-    models: costs.Figures
+    models: costs.CallTotals
     stopped_providers: list[costs.StoppedProvider]
 
 
@@ -154,7 +154,7 @@ def collect(database: Database, tenant_id: str, *, all_tenants: bool) -> Status:
         oldest = stats.oldest_unplaced_seconds(connection)
         today, week = _counters(connection, 1), _counters(connection, WEEK_DAYS)
         models, stopped = costs.today(connection), costs.stopped_providers(connection)
-        listed = backfills.with_pending(connection, backfills.listing(connection, 20))
+        listed = backfill_rows.with_pending(connection, backfill_rows.listing(connection, 20))
         running = [backfill for backfill in listed if backfill.state in {"running", "paused"}]
     with database.maintenance() if all_tenants else database.tenant(tenant_id) as connection:
         kinds = [counts for counts in job_counts(connection) if counts.any]

@@ -46,7 +46,7 @@ def link(database: Database, tenant_id: str, sender_id: str, user_id: str) -> Li
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shown:
+class ShownTogether:
     """What it means that a platform shows two ids together."""
 
     # they are one person's; not if somebody has unlinked them, or linked them to different people
@@ -55,7 +55,9 @@ class Shown:
     former: str | None = None
 
 
-def link_shown(database: Database, tenant_id: str, other: str, any_id: str, at: datetime | None) -> Shown:
+def link_shown(
+    database: Database, tenant_id: str, other: str, any_id: str, at: datetime | None
+) -> ShownTogether:
     """Link a second id to the one that a platform showed with it at a time (None: now).
 
     Raises `InvalidInput` as `link` does, `DatabaseUnavailable`.
@@ -63,17 +65,17 @@ def link_shown(database: Database, tenant_id: str, other: str, any_id: str, at: 
     with database.tenant(tenant_id) as connection:
         if store.user_of(connection, other) == store.user_of(connection, any_id):
             # most often so, as each message shows both
-            return Shown(joined=True)
+            return ShownTogether(joined=True)
         suppression_list.lock(connection, tenant_id, exclusive=True)
         at = at or chats.clock(connection)
         ids = [store.ids_of(connection, each) for each in (other, any_id)]
         if suppression.are_apart(connection, *ids):
-            return Shown(joined=False)
+            return ShownTogether(joined=False)
         before = store.shown_with(connection, other)
         if before is not None and before.user_id not in ids[1]:
-            return Shown(joined=False, former=before.user_id if before.shown_at < at else None)
+            return ShownTogether(joined=False, former=before.user_id if before.shown_at < at else None)
         unite(connection, tenant_id, other, any_id, at)
-        return Shown(joined=store.user_of(connection, other) == store.user_of(connection, any_id))
+        return ShownTogether(joined=store.user_of(connection, other) == store.user_of(connection, any_id))
 
 
 def merge(database: Database, tenant_id: str, user_id: str, into: str) -> Linked:

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Row
 from pipeline.clients.known_models import tokenizer_for
 from pipeline.enrich.summaries import extractive
 from pipeline.people import suppression
-from pipeline.recall.choose.lines import Frame, Line, Wording, clock, display_name, wording_of
+from pipeline.recall.choose.lines import ChosenLine, Frame, Wording, clock, display_name, wording_of
 from pipeline.recall.find.sessions import MAX_OVERVIEW_SESSIONS
 from pipeline.recall.pack.pack import pack
 from pipeline.recall.question import names
@@ -319,7 +319,7 @@ def _quotes(said: Sequence[Message], sentences_of: Mapping[int, Sequence[str]]) 
         yield _Quote(message.sent_at, "message", str(message.id), text, message.speaker)
 
 
-def _lines(missed: _Missed, count: Count) -> Iterator[Line]:
+def _lines(missed: _Missed, count: Count) -> Iterator[ChosenLine]:
     """Yield what may be shown: questions before all else, the latest of each kind first."""
     blocks: list[tuple[BlockKind, Sequence[_Quote], str, int]] = [
         ("asked", _asked(missed) if missed.ids else [], "is asked of the person, and open", 3),
@@ -330,7 +330,7 @@ def _lines(missed: _Missed, count: Count) -> Iterator[Line]:
             local = quote.at.astimezone(missed.zone)
             head = f"{clock(local)} {display_name(quote.speaker)}: " if quote.speaker else ""
             text = head + truncate.shortened(truncate.one_line(quote.text), MAX_LINE_CHARS)
-            yield Line(
+            yield ChosenLine(
                 block=block,
                 kind=quote.kind,
                 id=quote.id,
@@ -344,7 +344,7 @@ def _lines(missed: _Missed, count: Count) -> Iterator[Line]:
             )
     for number, part in enumerate(missed.parts):
         window = missed.wording.window(part.started_at, part.ended_at, missed.zone)
-        yield Line(
+        yield ChosenLine(
             block="exchanges",
             kind="session",
             id=part.id,

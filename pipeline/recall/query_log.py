@@ -25,7 +25,7 @@ from pipeline.recall.request import Request
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
 from pipeline.store.erasure import suppression as suppression_rows
-from pipeline.store.memories import memories
+from pipeline.store.memories import memory_rows
 from pipeline.store.operations import counters
 from pipeline.store.search import query_log as log_rows
 from pipeline.store.search.query_log import Served
@@ -211,7 +211,7 @@ def listing(
             return logged
         seen, _ = statements.seen_in(connection, chat_id, None)
         remembered = sorted({i for row in logged for kind in _REMEMBERED for i in _ids(row.shown, kind)})
-        kept = memories.visible(connection, remembered, seen)
+        kept = memory_rows.visible(connection, remembered, seen)
         return [_as_seen(row, kept) for row in logged]
 
 
@@ -273,7 +273,9 @@ def report(
         was_known = row.answer is not None
         if not was_known:
             log_rows.set_answer(connection, context_id, answer, body.used)
-            memories.touch(connection, sorted(set(_shown(row, "memory")) & _ids(body.used or (), "memory")))
+            memory_rows.touch(
+                connection, sorted(set(_shown(row, "memory")) & _ids(body.used or (), "memory"))
+            )
             counters.add(connection, tenant_id, {"answers_reported": 1, "texts_masked": has_mask(answer)})
         memory_id = row.memory_id
         if is_wanted and row.user_id and memory_id is None:

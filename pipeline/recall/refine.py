@@ -14,7 +14,7 @@ from pipeline.clients.by_space import Embedding, embedder_of
 from pipeline.clients.factory import make_chat_model
 from pipeline.clients.known_models import reads
 from pipeline.clients.protocols import Prompt
-from pipeline.llm.gateway import Call, Gateway
+from pipeline.llm.gateway import Gateway, ModelCall
 from pipeline.recall.find.candidates import retrieve
 from pipeline.recall.profiles import Weights
 from pipeline.recall.question import events
@@ -223,7 +223,7 @@ def with_answer(
     if request.question.overview or (evidence is not None and evidence.level == "strong"):
         return request
     chat = request.chat
-    call = Call(tenant_id=tenant_id, chat_id=chat.chat_id, purpose="hyde")
+    call = ModelCall(tenant_id=tenant_id, chat_id=chat.chat_id, purpose="hyde")
     instructions = prompt(request.question.text, chat.language)
     try:
         with stopwatch.timed("hyde"):

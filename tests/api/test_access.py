@@ -11,7 +11,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from schemas.errors import NotFound
 from workers.api import access
-from workers.api.access import HEADER, Access
+from workers.api.access import HEADER, AccessLog
 
 START: Message = {"type": "http.response.start", "status": 200, "headers": []}
 PIECE: Message = {"type": "http.response.body", "body": b"half", "more_body": True}
@@ -50,7 +50,7 @@ def answered(
     given = [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()]
     asked = {"type": "http", "method": "GET", "path": "/v1/chats/telegram:7", "headers": given} | scope
     try:
-        asyncio.run(Access(app)(asked, receive, send))
+        asyncio.run(AccessLog(app)(asked, receive, send))
     except RuntimeError:
         sent.append({"type": "broken"})
     return sent

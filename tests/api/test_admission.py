@@ -15,7 +15,7 @@ from pipeline.people.api_keys import GrantsTooMuch, _require_within
 from schemas.bots import CurrentKey, KeyIn
 from workers.api import admission
 from workers.api.admission import COUNTED, RequestRates, admit, permit, take_messages
-from workers.api.errors import HttpError
+from workers.api.problems import HttpError
 from workers.api.scopes import Access, ChatPlace
 
 OWN, OTHER = "telegram:-1", "telegram:-2"

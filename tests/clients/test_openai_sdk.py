@@ -13,7 +13,7 @@ import pytest
 from pipeline.clients.factory import make_embedder
 from pipeline.clients.openai_chat import OpenAIChatModel
 from pipeline.clients.protocols import Prompt
-from pipeline.llm.gateway import Call, Gateway
+from pipeline.llm.gateway import Gateway, ModelCall
 from pipeline.store.connections.database import Database
 from schemas.errors import ProviderFailed, ProviderUnavailable, SettingsError
 from schemas.settings import Settings
@@ -54,7 +54,7 @@ def test_the_ledger_has_a_providers_own_count_and_its_id_of_each_request(
     server.answer = lambda request: Reply(
         text="bien", status=200 if "tal" in str(request) else 503, headers={"X-Request-Id": next(ids)}
     )
-    call = Call(tenant_id=TENANT, chat_id="test:chat", purpose="hyde")
+    call = ModelCall(tenant_id=TENANT, chat_id="test:chat", purpose="hyde")
     with closing(OpenAIChatModel("m", base_url=server.url)) as model:
         gateway = Gateway(database, model)
         gateway.complete(call, PROMPT, timeout_seconds=60)

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.clients.protocols import Completion
-from pipeline.llm.gateway import Call, Gateway
+from pipeline.llm.gateway import Gateway, ModelCall
 from pipeline.operations import status
 from pipeline.store.connections.database import Database
 from schemas.errors import ProviderUnavailable
@@ -40,7 +40,7 @@ def test_everything_imported_is_owed_and_then_done(run: Run, workers: Workers, d
 
 def ask(database: Database, *models: ScriptedModel, purpose: str = "summary", tenant: str = TENANT) -> None:
     for number, model in enumerate(models):
-        call = Call(tenant_id=tenant, chat_id="test:1", purpose=purpose)
+        call = ModelCall(tenant_id=tenant, chat_id="test:1", purpose=purpose)
         try:
             Gateway(database, model).complete(call, asking(f"{number}"), timeout_seconds=5)
         except ProviderUnavailable:

@@ -6,7 +6,7 @@ from threading import Thread
 import pytest
 
 from pipeline.enrich.facts import fact_prompts
-from pipeline.enrich.protocols import Source
+from pipeline.enrich.protocols import SummarySource
 from pipeline.enrich.summaries import extractive
 from tests.text.builders import message
 from tests.waiting import ended
@@ -28,7 +28,7 @@ def test_of_very_much_text_the_beginning_of_each_message_is_read_and_the_summary
 def test_threads_extract_one_after_another_and_keep_their_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fact_prompts, "WAIT_SECONDS", 0.02)
     inside, renewed, most = [], [], []
-    source = Source(before_call=lambda: renewed.append(1))
+    source = SummarySource(before_call=lambda: renewed.append(1))
 
     def extract() -> None:
         with fact_prompts.extraction_turn(source):

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.clients.protocols import Completion, Prompt
 from pipeline.enrich.facts.fact_model import LanguageModelExtractor
-from pipeline.enrich.protocols import Source
+from pipeline.enrich.protocols import SummarySource
 from pipeline.enrich.summaries.prompts import InvalidAnswer
 from pipeline.llm.gateway import Gateway
 from pipeline.store.connections.database import Database
@@ -34,7 +34,7 @@ CELLO = PORTO | CELLO | {"content": "Ben plays the cello."}
 NUTS = {"attribute": "allergic nuts", "value": "yes", "importance": 9, "messages": [4]}
 NUTS = PORTO | NUTS | {"content": "Ann is allergic to nuts."}
 LISBON = KNOWN[0]
-SOURCE = Source(tenant_id=TENANT, chat_id=CHAT.chat_id)
+SOURCE = SummarySource(tenant_id=TENANT, chat_id=CHAT.chat_id)
 
 
 def talk(*said: tuple[str, str, str]) -> list[Message]:
@@ -110,7 +110,7 @@ def test_a_session_longer_than_the_window_is_read_in_parts(database: Database) -
         )
 
     model = ScriptedModel(answer)
-    source = Source(tenant_id=TENANT, before_call=lambda: renewed.append(1))
+    source = SummarySource(tenant_id=TENANT, before_call=lambda: renewed.append(1))
     found = extract(database, model, talk(*(("Ann", "user", each) for each in said)), 4000, source=source)
     # Then it was asked about every message once, with the lease renewed before each call
     told = [prompt.turns[0] for prompt in model.prompts]

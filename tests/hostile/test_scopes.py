@@ -23,7 +23,7 @@ from tests.tables import OF_TENANTS
 from workers.api import admission
 from workers.api.api_route import ApiRoute
 from workers.api.app import make_web_app
-from workers.api.errors import HttpError
+from workers.api.problems import HttpError
 from workers.api.scopes import ACCESS, OPEN, Access
 from workers.api.state import Tenant
 from workers.mcp.tools import TOOLS

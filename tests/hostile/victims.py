@@ -21,7 +21,7 @@ from pipeline.ingest import accept, numbers
 from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
-from pipeline.llm.gateway import Call, Gateway
+from pipeline.llm.gateway import Gateway, ModelCall
 from pipeline.memories import statements
 from pipeline.memories.statements import remember
 from pipeline.operations import backfill
@@ -134,7 +134,7 @@ def _ask_a_model(database: Database, tenant: str, word: str) -> None:
         claimed = claims.claim(connection, "summarize", batch=100, lease_seconds=60, max_attempts=3)
     held = [*claimed.rows]
     mine = next(claim for claim in held if claim.tenant_id == tenant)
-    call = Call(tenant_id=tenant, chat_id=SHARED_CHAT, purpose="summary", claim=mine)
+    call = ModelCall(tenant_id=tenant, chat_id=SHARED_CHAT, purpose="summary", claim=mine)
     model = ScriptedModel(Completion(text=f"The {word} of the lighthouse."))
     Gateway(database, model).complete(call, asking(word), timeout_seconds=5)
     runner.release_untried(database, held)

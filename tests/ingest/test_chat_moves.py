@@ -12,7 +12,7 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.erasure import edits, forget
 from pipeline.ingest import accept as ingest
 from pipeline.ingest import chat_moves
-from pipeline.llm.gateway import Call, Gateway
+from pipeline.llm.gateway import Gateway, ModelCall
 from pipeline.memories.statements import remember
 from pipeline.people import api_keys
 from pipeline.recall import build_context
@@ -88,7 +88,7 @@ NAMING = """
 def test_a_renamed_chat_keeps_everything_under_its_new_id(remembered: Database, settings: Settings) -> None:
     ask = ContextQuery(chat_id=OLD.chat_id, query="what does the boiler show?")
     build_context(remembered, TENANT, ask, embedder=DeterministicEmbedder(), settings=settings)
-    call = Call(tenant_id=TENANT, chat_id=OLD.chat_id, purpose="hyde")
+    call = ModelCall(tenant_id=TENANT, chat_id=OLD.chat_id, purpose="hyde")
     Gateway(remembered, ScriptedModel()).complete(call, asking(), timeout_seconds=5)
     before = everything(remembered)
     move(remembered, OLD.chat_id, NEW.chat_id)

@@ -18,7 +18,7 @@ from pipeline.ingest.session_ranges import Rewrite
 from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.store.chats.chats import Chat
 from pipeline.store.messages.messages import Arrival
-from pipeline.store.sessions.ranges import Shape
+from pipeline.store.sessions.ranges import SessionShape
 from schemas.sessions import Range, Session
 from tests.conftest import EPOCH, SESSION_POLICY
 
@@ -61,7 +61,7 @@ class Kept:
 
     id: int
     session_key: str
-    shape: Shape
+    shape: SessionShape
     revision: int = 1
 
     @cached_property
@@ -231,7 +231,7 @@ class History:
             kept = Kept(self.sessions_made, begun.session_key, begun.shape)
             self.live[kept.id] = kept
 
-    def _revise(self, session_id: int, shape: Shape) -> None:
+    def _revise(self, session_id: int, shape: SessionShape) -> None:
         kept = self.live[session_id]
         self.live[session_id] = replace(kept, shape=shape, revision=kept.revision + 1)
 
@@ -287,9 +287,9 @@ def holds(kept: Kept, message: Arrival) -> bool:
     )
 
 
-def shape_of(part: Range, rows: Sequence[tuple[datetime, str, int]] = ()) -> Shape:
+def shape_of(part: Range, rows: Sequence[tuple[datetime, str, int]] = ()) -> SessionShape:
     inside = [row for row in rows if part.started_at <= row[0] <= part.ended_at]
-    return Shape(
+    return SessionShape(
         started_at=part.started_at,
         ended_at=part.ended_at,
         message_count=part.count,
@@ -298,7 +298,7 @@ def shape_of(part: Range, rows: Sequence[tuple[datetime, str, int]] = ()) -> Sha
     )
 
 
-def with_more(shape: Shape, others: Sequence[Shape]) -> Shape:
+def with_more(shape: SessionShape, others: Sequence[SessionShape]) -> SessionShape:
     return replace(
         shape,
         message_count=shape.message_count + sum(other.message_count for other in others),

@@ -16,7 +16,7 @@ from pipeline.operations.backfill_kinds import Current
 from pipeline.operations.doctor import collect
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
-from pipeline.store.jobs import backfills, jobs
+from pipeline.store.jobs import backfill_rows, jobs
 from schemas.backfills import BackfillRequest
 from schemas.kinds import NEEDS
 from schemas.messages import ChatIn
@@ -121,7 +121,7 @@ def test_no_way_leads_around_a_flag(database: Database, session: str, held: Held
     backfill.start(database, TENANT, BackfillRequest(kind="answers"), Current.of(off.settings))
     work(off, "backfill")
     with database.tenant(TENANT) as connection:
-        stated = {(each.state, each.error) for each in backfills.listing(connection, 2)}
+        stated = {(each.state, each.error) for each in backfill_rows.listing(connection, 2)}
     assert stated == {("running", "it waits, as BACKSCROLL_SESSION_MEMORY_ENABLED is off")}
     # When whoever knows of no flag mends what is missing
     (tenant,) = collect.tenant_data(database, {TENANT: [MEMORY.chat_id]}, SESSION_POLICY)
@@ -136,7 +136,7 @@ def test_no_way_leads_around_a_flag(database: Database, session: str, held: Held
     work(held(), "backfill", "summarize")
     assert rows(database, "SELECT summary_model FROM conversation_sessions") == [("small-1",)]
     with database.tenant(TENANT) as connection:
-        now = backfills.get(connection, started.id)
+        now = backfill_rows.get(connection, started.id)
     assert now is not None
     assert (now.raised, now.error) == (1, None)
 

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.ingest import accept
-from pipeline.llm.gateway import Call
+from pipeline.llm.gateway import ModelCall
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import claims
 from pipeline.store.jobs.jobs import Claim
@@ -39,9 +39,9 @@ def claiming(database: Database) -> Claiming:
 
 
 @pytest.fixture
-def call(claiming: Claiming) -> Call:
+def call(claiming: Claiming) -> ModelCall:
     """A call for the summary of that session."""
-    return Call(tenant_id=TENANT, chat_id=CHAT, purpose="summary", claim=claiming())
+    return ModelCall(tenant_id=TENANT, chat_id=CHAT, purpose="summary", claim=claiming())
 
 
 def at(seconds: float) -> datetime:

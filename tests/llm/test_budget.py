@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.clients.protocols import Completion
 from pipeline.llm.budget import Budget, load_prices
-from pipeline.llm.gateway import Call, Gateway
+from pipeline.llm.gateway import Gateway, ModelCall
 from pipeline.store.connections.database import Database
 from schemas.errors import BudgetSpent, ProviderRejected, SettingsError
 from schemas.settings import Settings
@@ -19,7 +19,7 @@ from tests.test_pipeline import rows
 
 
 def ask(gateway: Gateway, prompt: str = "", tenant: str = TENANT) -> Completion:
-    call = Call(tenant_id=tenant, chat_id=CHAT, purpose="summary")
+    call = ModelCall(tenant_id=tenant, chat_id=CHAT, purpose="summary")
     return gateway.complete(call, asking(prompt), timeout_seconds=5)
 
 

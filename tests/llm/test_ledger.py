@@ -5,7 +5,7 @@ from sqlalchemy import text
 
 from pipeline.clients.protocols import Completion
 from pipeline.erasure import edits, forget
-from pipeline.llm.gateway import Call, Gateway
+from pipeline.llm.gateway import Gateway, ModelCall
 from pipeline.store import llm_calls
 from pipeline.store.connections.database import Database
 from schemas.errors import LeaseLost, ProviderFailed, ProviderRejected, ProviderUnavailable
@@ -18,7 +18,7 @@ from tests.test_pipeline import rows, run
 LEDGER = (
     "SELECT purpose, model, provider, outcome, input_tokens, output_tokens, cost FROM llm_calls ORDER BY id"
 )
-PLAIN = Call(tenant_id=TENANT, chat_id=CHAT, purpose="hyde")
+PLAIN = ModelCall(tenant_id=TENANT, chat_id=CHAT, purpose="hyde")
 
 
 def answers(database: Database) -> int:
@@ -53,7 +53,7 @@ def test_a_failed_call_is_noted_and_raised(database: Database) -> None:
     assert [row[3:] for row in rows(database, LEDGER)] == [(outcome, 0, 0, 0.0) for outcome in errors]
 
 
-def test_no_transaction_is_open_while_the_model_thinks(database: Database, call: Call) -> None:
+def test_no_transaction_is_open_while_the_model_thinks(database: Database, call: ModelCall) -> None:
     seen = []
 
     def reply(_: object) -> Completion:
@@ -73,7 +73,7 @@ def test_what_a_killed_worker_had_paid_for_is_not_paid_again(database: Database,
     gateway = Gateway(database, model)
     for _ in range(2):
         claim = claiming()
-        call = Call(tenant_id=TENANT, chat_id=CHAT, purpose="summary", claim=claim)
+        call = ModelCall(tenant_id=TENANT, chat_id=CHAT, purpose="summary", claim=claim)
         assert gateway.complete(call, asking(), timeout_seconds=5) == ANSWER
     # Then it has the answer without a call, and the ledger says so
     assert model.calls == 1
@@ -88,7 +88,7 @@ def test_what_a_killed_worker_had_paid_for_is_not_paid_again(database: Database,
 
 
 def test_nothing_is_paid_for_a_job_that_somebody_else_does(database: Database, claiming: Claiming) -> None:
-    late = Call(tenant_id=TENANT, chat_id=CHAT, purpose="summary", claim=claiming())
+    late = ModelCall(tenant_id=TENANT, chat_id=CHAT, purpose="summary", claim=claiming())
     claiming()
     model = ScriptedModel()
     with pytest.raises(LeaseLost):
@@ -97,7 +97,7 @@ def test_nothing_is_paid_for_a_job_that_somebody_else_does(database: Database, c
     assert rows(database, LEDGER) == []
 
 
-def test_an_edit_takes_the_kept_answers_of_its_chat_with_it(database: Database, call: Call) -> None:
+def test_an_edit_takes_the_kept_answers_of_its_chat_with_it(database: Database, call: ModelCall) -> None:
     # each prompt has an answer of its own
     model = ScriptedModel()
     for prompt in (asking(), asking("something else"), asking()):
@@ -107,7 +107,7 @@ def test_an_edit_takes_the_kept_answers_of_its_chat_with_it(database: Database, 
     assert answers(database) == 0
 
 
-def test_what_is_deleted_meanwhile_is_in_no_answer(database: Database, call: Call) -> None:
+def test_what_is_deleted_meanwhile_is_in_no_answer(database: Database, call: ModelCall) -> None:
     def reply(_: object) -> Completion:
         edits.delete(database, TENANT, CHAT, "m1", SESSION_POLICY)
         return ANSWER
@@ -121,7 +121,7 @@ def test_what_is_deleted_meanwhile_is_in_no_answer(database: Database, call: Cal
 
 
 @pytest.mark.parametrize("kind", ["user", "chat", "tenant"])
-def test_forgetting_leaves_no_answer(database: Database, call: Call, kind: str) -> None:
+def test_forgetting_leaves_no_answer(database: Database, call: ModelCall, kind: str) -> None:
     Gateway(database, ScriptedModel()).complete(call, asking(), timeout_seconds=5)
     subject = {
         "user": Subject(kind="user", sender_id="test:ann"),
@@ -138,7 +138,7 @@ def test_forgetting_leaves_no_answer(database: Database, call: Call, kind: str) 
 
 
 def test_an_answer_waits_for_postgres(
-    database: Database, call: Call, monkeypatch: pytest.MonkeyPatch
+    database: Database, call: ModelCall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from schemas.errors import DatabaseUnavailable
 

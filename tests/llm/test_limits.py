@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from pipeline.llm import limits
-from pipeline.llm.gateway import Call, Gateway
+from pipeline.llm.gateway import Gateway, ModelCall
 from pipeline.llm.limits import Limits, Wait, admit, after_answer, after_failure
 from pipeline.store.connections.database import Database
 from pipeline.store.llm_calls import Provider
@@ -22,7 +22,7 @@ from tests.llm.chat_models import ANSWER, ScriptedModel, asking
 from tests.llm.conftest import CHAT, at
 from tests.test_pipeline import rows
 
-CALL = Call(tenant_id=TENANT, chat_id=CHAT, purpose="hyde")
+CALL = ModelCall(tenant_id=TENANT, chat_id=CHAT, purpose="hyde")
 DOWN = ProviderUnavailable("no answer")
 NEW = Provider(provider="models.example:443")
 
@@ -36,7 +36,7 @@ def elsewhere(settings: Settings) -> Iterator[Database]:
 
 
 def ask(gateway: Gateway, prompt: str = "", tenant: str = TENANT) -> Exception | None:
-    call = Call(tenant_id=tenant, chat_id=CHAT, purpose="hyde")
+    call = ModelCall(tenant_id=tenant, chat_id=CHAT, purpose="hyde")
     try:
         gateway.complete(call, asking(prompt), timeout_seconds=10)
     except ProviderUnavailable as error:

@@ -15,7 +15,7 @@ from pipeline.jobs import runner
 from pipeline.memories import manual_changes, statements
 from pipeline.people import suppression
 from pipeline.store.connections.database import Database
-from pipeline.store.memories import memories
+from pipeline.store.memories import memory_rows
 from schemas.errors import Conflict, InvalidInput, NotFound
 from schemas.memories import MemoryCorrection, MemoryEdit, MemoryIn, MemoryPromotion
 from schemas.messages import ChatIn
@@ -58,15 +58,15 @@ def of(database: Database, identity: UUID, columns: str) -> Any:
         ).one()
 
 
-def edit(database: Database, identity: UUID, **fields: Any) -> manual_changes.Changed:
+def edit(database: Database, identity: UUID, **fields: Any) -> manual_changes.MemoryChange:
     return manual_changes.edit(database, TENANT, identity, MemoryEdit(**fields))
 
 
-def correct(database: Database, identity: UUID, **fields: Any) -> manual_changes.Changed:
+def correct(database: Database, identity: UUID, **fields: Any) -> manual_changes.MemoryChange:
     return manual_changes.correct(database, TENANT, identity, MemoryCorrection(**fields))
 
 
-def promote(database: Database, identity: UUID, **fields: Any) -> manual_changes.Changed:
+def promote(database: Database, identity: UUID, **fields: Any) -> manual_changes.MemoryChange:
     return manual_changes.promote(database, TENANT, identity, MemoryPromotion(**fields))
 
 
@@ -188,7 +188,7 @@ def test_a_sessions_memory_lives_on_while_it_is_used(database: Database, say: Sa
     pass_time(30)
     assert left() == [30, 30]
     with database.tenant(TENANT) as connection:
-        memories.touch(connection, [str(sliding), str(fixed)])
+        memory_rows.touch(connection, [str(sliding), str(fixed)])
     # Then only the one without an expiry of its own has another hour
     assert left() == [60, 30]
     # but what is the user's does not end with the session

@@ -14,7 +14,7 @@ from pipeline.ingest import accept
 from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.llm import limits
-from pipeline.llm.gateway import Call, Gateway
+from pipeline.llm.gateway import Gateway, ModelCall
 from pipeline.operations import status
 from pipeline.recall import build_context
 from pipeline.store import llm_calls
@@ -212,7 +212,7 @@ def test_what_waits_for_a_setting_that_is_off_is_shown_and_not_late(
 def test_a_model_that_does_not_answer_is_seen(ask: Callable[[], str], database: Database) -> None:
     hand_over(database, CHATS[1])
     gateway = Gateway(database, ScriptedModel(ProviderUnavailable("no answer")))
-    call = Call(tenant_id=TENANT, chat_id=CHATS[1], purpose="hyde")
+    call = ModelCall(tenant_id=TENANT, chat_id=CHATS[1], purpose="hyde")
     for number in range(limits.FAILURES_BEFORE_PAUSE):
         with pytest.raises(ProviderUnavailable):
             gateway.complete(call, asking(f"{number}"), timeout_seconds=10)

@@ -11,7 +11,7 @@ from pipeline.jobs.runner import Policy
 from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current
 from pipeline.store.connections.database import Database
-from pipeline.store.jobs import backfills
+from pipeline.store.jobs import backfill_rows
 from schemas.backfills import STEADY_SECONDS, Backfill, BackfillRequest
 from schemas.messages import ChatIn
 from tests.commands.conftest import Run, run  # noqa: F401
@@ -107,7 +107,7 @@ def test_a_rate_is_measured_from_the_first_row_that_was_done_and_anew_after_a_pa
     def began() -> list[float]:
         look(database, now, policy)
         with database.tenant(TENANT) as connection:
-            stored = backfills.get(connection, made.id)
+            stored = backfill_rows.get(connection, made.id)
         assert stored is not None
         return list((stored.cursor or {}).get("began", []))
 
@@ -118,6 +118,6 @@ def test_a_rate_is_measured_from_the_first_row_that_was_done_and_anew_after_a_pa
     for wish in ("paused", "running"):
         backfill.change_state(database, TENANT, made.id, wish)
     with database.tenant(TENANT) as connection:
-        stored = backfills.get(connection, made.id)
+        stored = backfill_rows.get(connection, made.id)
     assert stored is not None
     assert "began" not in (stored.cursor or {})

@@ -16,7 +16,7 @@ from pipeline.operations import retention as pruning
 from pipeline.operations.retention import Retention, prune, prune_all, retention_of
 from pipeline.people import suppression
 from pipeline.store.connections.database import Database
-from pipeline.store.memories import memories
+from pipeline.store.memories import memory_rows
 from schemas.errors import DatabaseUnavailable
 from schemas.memories import MemoryCorrection, MemoryIn
 from schemas.messages import ChatIn
@@ -153,7 +153,7 @@ def test_history_and_answers_that_nobody_was_shown_go_after_their_time(
                     said_at = said_at - interval '401 days', retracted_at = retracted_at - interval '401 days'
             """)
         )
-        memories.touch(connection, [str(shown_answer)])
+        memory_rows.touch(connection, [str(shown_answer)])
     lately = write("Has a dog.")
     manual_changes.correct(database, TENANT, lately, MemoryCorrection(content="Has a parrot."))
     # When that is pruned

@@ -20,7 +20,7 @@ from pipeline.operations import backfill, spaces
 from pipeline.recall import refine, search
 from pipeline.store import vector_spaces, vectors
 from pipeline.store.connections.database import Database
-from pipeline.store.jobs import backfills
+from pipeline.store.jobs import backfill_rows
 from schemas.backfills import Backfill, BackfillRequest
 from schemas.errors import Busy, InvalidInput, ProviderRejected, ProviderUnavailable
 from schemas.memories import MemoryIn
@@ -147,7 +147,7 @@ def test_a_space_is_filled_beside_the_active_one_which_is_kept_to_go_back_to(dep
     assert deployment.counted() == {"256": ("active", 17, 1, 1), "384": ("building", 17, 1, 1)}
     assert deployment.models[256].texts == []
     with deployment.database.tenant(TENANT) as connection:
-        ended = backfills.get(connection, started.id)
+        ended = backfill_rows.get(connection, started.id)
     assert ended is not None
     assert (ended.state, ended.error) == ("completed", None)
     # When it is active, messages go on being written in both

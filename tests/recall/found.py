@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pipeline.recall.choose.lines import Line
+from pipeline.recall.choose.lines import ChosenLine
 from pipeline.recall.find.candidates import Candidate, CandidateSet, Statistics
 from pipeline.recall.find.memories import RetrievedMemory
 from pipeline.recall.find.sessions import RetrievedSession
@@ -202,10 +202,10 @@ def lines(found: Context, kind: str) -> list[str]:
 
 def line(
     text: str, worth: float = 1.0, *, number: int = 0, block: BlockKind = "exchanges", **fields: Any
-) -> Line:
+) -> ChosenLine:
     """A line that is written whole, in the place of its number."""
     place = (number,)
-    return Line(
+    return ChosenLine(
         block=block,
         kind="message",
         id=str(number),

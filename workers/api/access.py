@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from schemas.errors import InvalidInput
 from workers.api import keyring
-from workers.api.errors import as_problem, as_response
+from workers.api.problems import as_problem, as_response
 from workers.envelope import acceptable_id
 from workers.logging import write_line
 from workers.signals import REQUEST_ID, request_id_of
@@ -33,7 +33,7 @@ MAX_PARAMETERS = 100
 QUIET = {"/healthz", "/readyz"}
 
 
-class Access:
+class AccessLog:
     """Gives each request its id and its log line."""
 
     def __init__(self, app: ASGIApp) -> None:

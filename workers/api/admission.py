@@ -14,7 +14,7 @@ from pipeline.store import api_keys
 from pipeline.store.connections.database import Database
 from pipeline.store.messages import messages
 from schemas.bots import CurrentKey
-from workers.api.errors import HttpError
+from workers.api.problems import HttpError
 from workers.api.scopes import Access
 
 COUNTED = "backscroll.counted"

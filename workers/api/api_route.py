@@ -16,8 +16,8 @@ from starlette.types import Scope
 from pipeline.store.connections.transactions import persistently
 from workers.api.admission import admit, take_messages
 from workers.api.bodies import BodyReader
-from workers.api.errors import responses as described
 from workers.api.openapi import SECURED, body_of, scoped
+from workers.api.problems import responses as described
 from workers.api.scopes import access_of
 from workers.api.state import Api, ByCaller, Tenant
 

@@ -29,8 +29,8 @@ from workers import (
     claim_file,
     tracing,
 )
-from workers.api import errors, openapi
-from workers.api.access import Access, Linger
+from workers.api import openapi, problems
+from workers.api.access import AccessLog, Linger
 from workers.api.admission import BacklogLimit, RequestRates
 from workers.api.bodies import LARGE_HELD, LARGE_PARSED
 from workers.api.keyring import Keyring, Seal
@@ -81,7 +81,7 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
         redirect_slashes=False,
         # generated clients name their functions after these
         generate_unique_id_function=lambda route: route.name,
-        exception_handlers=errors.HANDLERS,
+        exception_handlers=problems.HANDLERS,
     )
     app.state.api = ApiState(
         settings=settings,
@@ -102,7 +102,7 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
         postgres_state=Service("postgres", database.require_writes, fresh_seconds=0),
         redis_state=Service("redis", partial(probe, settings), fresh_seconds=1),
     )
-    app.add_middleware(Access)
+    app.add_middleware(AccessLog)
     # the last one added is the outermost
     app.add_middleware(Linger)
     for router in ROUTERS:

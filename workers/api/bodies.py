@@ -27,7 +27,7 @@ from schemas.errors import InvalidInput
 from schemas.messages import clean_json, clean_text
 from schemas.payloads import parse_payload
 from workers.api.admission import caller_of
-from workers.api.errors import HttpError, unavailable
+from workers.api.problems import HttpError, unavailable
 from workers.api.state import state_of
 
 T = TypeVar("T", bound=BaseModel)

@@ -20,7 +20,7 @@ from schemas.context import PROFILE_PURPOSES
 from schemas.memories import MAX_DOCUMENT_BYTES
 from schemas.messages import MAX_BATCH, MAX_CONTENT_BYTES
 from workers.api.bodies import MAX_BODY_BYTES
-from workers.api.errors import Problem
+from workers.api.problems import Problem
 from workers.api.scopes import Access
 
 TITLE = "Backscroll"

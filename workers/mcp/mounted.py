@@ -16,7 +16,7 @@ from workers.api.access import HEADER
 from workers.api.admission import COUNTED
 from workers.api.api_route import DirectRoute
 from workers.api.bodies import received
-from workers.api.errors import request_id, responses
+from workers.api.problems import request_id, responses
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager

@@ -30,7 +30,7 @@ from ops.dev import shipped
 from ops.dev.bench import talk
 from ops.dev.bench.talk import repeated
 from ops.dev.deployed import deployment as deployments
-from ops.dev.deployed.deployment import API_TENANT, Deployment
+from ops.dev.deployed.deployment import API_TENANT, OwnDeployment
 from ops.dev.figures import Figure, Say, spread, timed
 from pipeline.clients.factory import make_embedder
 from pipeline.people.api_keys import digest_of
@@ -258,7 +258,7 @@ def measure_accepting(say: Say) -> Iterator[Figure]:
         yield from _beside_worst(clients, deployment.api, say)
 
 
-def _beside_bare(deployment: Deployment, clients: ProcessPoolExecutor, say: Say) -> Iterator[Figure]:
+def _beside_bare(deployment: OwnDeployment, clients: ProcessPoolExecutor, say: Say) -> Iterator[Figure]:
     """Compare single messages over HTTP with the bare insert and commit, in turns."""
     dsn, tenant = deployment.postgres.dsn("app"), deployment.settings.tenant
     bare_chats = [f"bench:bare-{client}" for client in range(max(CLIENTS))]

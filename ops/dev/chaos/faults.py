@@ -18,7 +18,7 @@ import psycopg
 from redis.exceptions import RedisError
 
 from ops.dev.deployed import deployment, providers, skewed
-from ops.dev.deployed.deployment import Deployment
+from ops.dev.deployed.deployment import OwnDeployment
 from ops.dev.figures import count_rows, wait
 from ops.local.embedded.process import children
 from ops.local.embedded.roles import DATABASE
@@ -54,7 +54,7 @@ class Fault:
 class Faults:
     """Maker of faults."""
 
-    def __init__(self, deployment: Deployment) -> None:
+    def __init__(self, deployment: OwnDeployment) -> None:
         self._on = deployment
 
     def make(self, fault: Fault) -> None:

@@ -8,8 +8,8 @@ from ops.dev.chaos import faults, traffic, verdict
 from ops.dev.chaos.faults import Fault, Faults
 from ops.dev.chaos.traffic import FORGOTTEN_CHAT, FORGOTTEN_SENDER, Driver
 from ops.dev.deployed import deployment as deployments
-from ops.dev.deployed.deployment import API_TENANT, PAYLOAD_TENANT, Deployment
-from ops.dev.figures import Outcome, Say, wait
+from ops.dev.deployed.deployment import API_TENANT, PAYLOAD_TENANT, OwnDeployment
+from ops.dev.figures import Report, Say, wait
 from pipeline.erasure import forget
 from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.jobs.failures import OUTAGE_SECONDS
@@ -42,7 +42,7 @@ ERRANDS = (
 """What an operator does meanwhile, each with its turn among the faults."""
 
 
-def run(messages: int, kills: int, seed: int, lease_seconds: float, say: Say) -> Outcome:
+def run(messages: int, kills: int, seed: int, lease_seconds: float, say: Say) -> Report:
     """Drive messages through `kills` kills and half as many other faults.
 
     To be called by the main thread. The logs are kept, in the folder that the outcome names, if something was found.
@@ -57,13 +57,13 @@ def run(messages: int, kills: int, seed: int, lease_seconds: float, say: Say) ->
         if played.violations:
             found["logs"] = deployment.keep_logs()
     found["violations"] = played.violations
-    return Outcome(found=found, violations=played.violations, only_in_json=("recovered", "violations"))
+    return Report(found=found, violations=played.violations, only_in_json=("recovered", "violations"))
 
 
 class ChaosRun:
     """What happens to a deployment under faults."""
 
-    def __init__(self, deployment: Deployment, made: traffic.Traffic, seed: int, say: Say) -> None:
+    def __init__(self, deployment: OwnDeployment, made: traffic.Traffic, seed: int, say: Say) -> None:
         self._on, self._made, self._say = deployment, made, say
         self._driver = Driver(deployment, made, seed)
         self._total = len(made.originals) + made.duplicates

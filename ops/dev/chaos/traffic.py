@@ -29,7 +29,7 @@ from redis.exceptions import RedisError
 
 from ops.dev.bench.talk import any_text
 from ops.dev.chaos.faults import proxy_between
-from ops.dev.deployed.deployment import API_TENANT, PAYLOAD_TENANT, VISIBILITY_SECONDS, Deployment
+from ops.dev.deployed.deployment import API_TENANT, PAYLOAD_TENANT, VISIBILITY_SECONDS, OwnDeployment
 from schemas.messages import MAX_CONTENT_BYTES, MessageIn
 from workers.app import REDIS_TRANSPORT
 from workers.queues import ACCEPT
@@ -213,7 +213,7 @@ PAUSE_SECONDS = 0.2
 class Driver:
     """Threads that send, as fast as `allow` lets them, while the block lasts."""
 
-    def __init__(self, deployment: Deployment, traffic: Traffic, seed: int) -> None:
+    def __init__(self, deployment: OwnDeployment, traffic: Traffic, seed: int) -> None:
         self._deployment, self._seed = deployment, seed
         self._sendings: queue.SimpleQueue[Sending] = queue.SimpleQueue()
         for sending in traffic.sendings:

@@ -16,7 +16,7 @@ from psycopg.rows import dict_row
 from redis.exceptions import RedisError
 
 from ops.dev.chaos.traffic import Key
-from ops.dev.deployed.deployment import Deployment
+from ops.dev.deployed.deployment import OwnDeployment
 from ops.dev.figures import count_rows, wait
 from pipeline.ingest import sessionize
 from pipeline.ingest.sessionize import SessionPolicy
@@ -148,21 +148,21 @@ _NOT_TAKEN_UP = f"""
 """  # noqa: S608
 
 
-def payloads_waiting(deployment: Deployment) -> int:
+def payloads_waiting(deployment: OwnDeployment) -> int:
     """Count payload tasks that are queued, or taken and not acknowledged."""
     with deployment.redis_client() as client:
         taken = sum(ACCEPT.full_name.encode() in value for value in client.hvals("unacked"))
         return int(client.llen(ACCEPT.full_name)) + taken
 
 
-def left_to_do(deployment: Deployment) -> int:
+def left_to_do(deployment: OwnDeployment) -> int:
     """Count due jobs, arrivals, sessions without an end, and payloads; -1 while the servers do not answer."""
     with contextlib.suppress(psycopg.OperationalError, RedisError), deployment.connect() as connection:
         return count_rows(connection, _TO_DO) + payloads_waiting(deployment)
     return -1
 
 
-def wait_recovered(deployment: Deployment, seconds: float) -> float | None:
+def wait_recovered(deployment: OwnDeployment, seconds: float) -> float | None:
     """Wait until all that is due now is taken up, and then until it is done; return the seconds until the former.
 
     Taken up: every kind that was due is being claimed again, and all that dead processes held, too. None if it is not

@@ -130,7 +130,7 @@ class NotReady(Permanent):
 
 
 @dataclass(frozen=True)
-class Deployment:
+class OwnDeployment:
     """What runs, and how it is reached."""
 
     settings: Settings
@@ -203,7 +203,7 @@ def running(
     space: EmbeddingSpace = HASHED_WORDS,
     own_disk: bool = False,
     durable: bool = True,
-) -> Iterator[Deployment]:
+) -> Iterator[OwnDeployment]:
     """Run all processes, or those of these names, and wait until they are ready; kill them at the end.
 
     The database begins with `space`. With `own_disk` the folder is a file system that may be filled, where one can be
@@ -234,7 +234,7 @@ def running(
         )
         made = _processes(settings, folder)
         chosen = {name: process for name, process in made.items() if not only or name in only}
-        deployment = Deployment(settings, folder, postgres, server, chosen, without_disk)
+        deployment = OwnDeployment(settings, folder, postgres, server, chosen, without_disk)
         for process in deployment.processes.values():
             cleanup.callback(process.kill)
             process.start()

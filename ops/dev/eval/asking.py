@@ -14,7 +14,7 @@ from ops.dev.eval import measures
 from ops.dev.eval.measures import OURS, Answered, WayResult
 from ops.dev.eval.plain import PlainSearch
 from ops.dev.eval.samples import SampleChat
-from ops.dev.figures import Outcome, Say
+from ops.dev.figures import Report, Say
 from ops.dev.shipped import Shipped
 from pipeline.recall.profiles import profile_named
 from schemas.context import Context
@@ -44,7 +44,7 @@ class Asking:
     plain: bool = True
 
 
-def evaluated(settings: Settings, chats: Iterable[SampleChat], asking: Asking, say: Say) -> Outcome:
+def evaluated(settings: Settings, chats: Iterable[SampleChat], asking: Asking, say: Say) -> Report:
     """Put the questions of chats in one fresh database; `details` lists each question.
 
     Raises `InvalidInput` for an unknown profile.
@@ -58,7 +58,7 @@ def evaluated(settings: Settings, chats: Iterable[SampleChat], asking: Asking, s
         **measures.summed_up(answered),
         "details": [asdict(answer) for answer in answered],
     }
-    return Outcome(found=found, only_in_json=["details"])
+    return Report(found=found, only_in_json=["details"])
 
 
 def asked_as_message(

@@ -10,7 +10,7 @@ from ops.dev import shipped
 from ops.dev.eval import measures, samples
 from ops.dev.eval.asking import asked_as_message
 from ops.dev.eval.samples import UNANSWERABLE, Part, RelevanceSample, SampleChat, SampleQuestion, Told
-from ops.dev.figures import Outcome, Say
+from ops.dev.figures import Report, Say
 from ops.dev.shipped import Shipped
 from pipeline.memories import documents, statements
 from pipeline.recall.search_modes import search_memories
@@ -26,7 +26,7 @@ HOWS: tuple[Literal["literal", "reworded", "shared"], ...] = ("literal", "reword
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shown:
+class ShownAnswer:
     """What was shown for a question of a chat."""
 
     chat: str
@@ -41,11 +41,11 @@ class Shown:
     evidence: str
 
 
-def evaluated(settings: Settings, part: Part, say: Say) -> Outcome:
+def evaluated(settings: Settings, part: Part, say: Say) -> Report:
     """Put questions with and without an answer in one fresh database; `details` lists each."""
     sample = samples.read_relevance_sample(part)
     with shipped.temporary(settings) as backscroll:
-        shown, told = list[Shown](), Counter[str]()
+        shown, told = list[ShownAnswer](), Counter[str]()
         for chat, facts in samples.catalogue().items():
             if facts.part == part:
                 shown += _asked(backscroll, samples.read_chat(chat), facts.language, sample, say)
@@ -66,12 +66,12 @@ def evaluated(settings: Settings, part: Part, say: Say) -> Outcome:
         "searches": searches,
         "details": [asdict(each) for each in shown],
     }
-    return Outcome(found=found, only_in_json=["details", "by_language"])
+    return Report(found=found, only_in_json=["details", "by_language"])
 
 
-def summed_up(shown: Sequence[Shown]) -> dict[str, dict[str, float]]:
+def summed_up(shown: Sequence[ShownAnswer]) -> dict[str, dict[str, float]]:
     """Return by kind how many there are, the median of their tokens, and the shares of pieces and of levels."""
-    kinds: dict[str, list[Shown]] = {}
+    kinds: dict[str, list[ShownAnswer]] = {}
     for each in shown:
         kinds.setdefault(each.kind, []).append(each)
         if each.kind not in {"answerable", "foreign"}:
@@ -91,13 +91,13 @@ def summed_up(shown: Sequence[Shown]) -> dict[str, dict[str, float]]:
     }
 
 
-def _pieces(shown: Iterable[Shown]) -> list[float]:
+def _pieces(shown: Iterable[ShownAnswer]) -> list[float]:
     return [each.pieces for each in shown if each.pieces is not None]
 
 
 def _asked(
     backscroll: Shipped, chat: SampleChat, language: str, sample: RelevanceSample, say: Say
-) -> Iterator[Shown]:
+) -> Iterator[ShownAnswer]:
     """Bring a chat in, and ask it what it knows and what it does not."""
     backscroll.fill(chat.chat, chat.messages, say)
     questions = [("unanswerable" if case.kind == UNANSWERABLE else "answerable", case) for case in chat.cases]
@@ -112,7 +112,7 @@ def _asked(
         context = _context(backscroll, chat, case.question)
         text = measures.recalled_text(context)
         pieces = [piece in text for piece in map(one_line, case.tokens)]
-        yield Shown(
+        yield ShownAnswer(
             chat=chat.name,
             language=language,
             kind=kind,

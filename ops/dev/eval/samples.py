@@ -160,7 +160,7 @@ class Told(_Written):
     shared: str
 
 
-class Statement(_Written):
+class SampleStatement(_Written):
     """A statement of an organization that a search of memories should find, or not."""
 
     id: str
@@ -181,7 +181,7 @@ class RelevanceSample(_Written):
     # by chat
     absent: dict[str, tuple[AbsentQuestion, ...]]
     told: tuple[Told, ...]
-    statements: tuple[Statement, ...]
+    statements: tuple[SampleStatement, ...]
     searches: tuple[StatementQuestion, ...]
 
 

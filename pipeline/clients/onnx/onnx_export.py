@@ -64,7 +64,7 @@ def write(
     weights = {_renamed(kind, name): value.float().numpy() for name, value in encoder.state_dict().items()}
     first = encoder.embeddings.padding_idx + 1 if kind in _AFTER_PADDING else 0
     positions = len(weights["embeddings.position_embeddings.weight"]) - first
-    shape = onnx_graph.Shape(
+    shape = onnx_graph.EncoderShape(
         layers=config.num_hidden_layers,
         heads=config.num_attention_heads,
         epsilon=getattr(config, "layer_norm_eps", _EPSILON),

@@ -57,7 +57,7 @@ Weights = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shape:
+class EncoderShape:
     """The parameters of an encoder that its weights do not tell."""
 
     layers: int
@@ -71,7 +71,7 @@ class Shape:
 def write(
     path: Path,
     weights: Weights,
-    shape: Shape,
+    shape: EncoderShape,
     distances: NDArray[Any] | None = None,
     blocks: Mapping[str, Blocks] | None = None,
 ) -> None:
@@ -244,7 +244,9 @@ class _Graph:
 
     def _first_of(self, table: str, axes: int) -> str:
         """Cut a table to as many rows (with two `axes`, also columns) as there are word pieces."""
-        count = self.add("Gather", [self.add("Shape", [INPUT]), self.constant("pieces_axis", np.array([1]))])
+        count = self.add(
+            "Gather", [self.add("EncoderShape", [INPUT]), self.constant("pieces_axis", np.array([1]))]
+        )
         for axis in range(axes):
             start = self.constant("zero", np.array([0]))
             table = self.add("Slice", [table, start, count, self.constant(f"axis_{axis}", np.array([axis]))])

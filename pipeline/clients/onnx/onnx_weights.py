@@ -70,7 +70,7 @@ def make_e5(package: Path, folder: Path) -> None:
     (folder / UNIGRAM).write_text(vocabulary.model_dump_json(), encoding="utf-8")
     rows = {"emb.word": words, "emb.pos": positions, "emb.type": types}
     weights, blocks = _tensors(file, rows, hidden)
-    shape = onnx_graph.Shape(layers=layers, heads=heads, epsilon=epsilon)
+    shape = onnx_graph.EncoderShape(layers=layers, heads=heads, epsilon=epsilon)
     onnx_graph.write(folder / GRAPH, weights, shape, blocks=blocks)
 
 
@@ -142,7 +142,7 @@ def make_minilm(package: Path, folder: Path) -> None:
     """Write the graph and the tokenizer to a folder, from the package's."""
     source = package / ENGLISH_FILES
     config = json.loads((source / "config.json").read_bytes())
-    shape = onnx_graph.Shape(
+    shape = onnx_graph.EncoderShape(
         layers=config["num_hidden_layers"],
         heads=config["num_attention_heads"],
         epsilon=config["layer_norm_eps"],

@@ -12,7 +12,7 @@ from uuid import UUID
 from pipeline.enrich.facts import fact_prompts
 from pipeline.enrich.facts.fact_prompts import PERSON
 from pipeline.enrich.model_calls import ModelCaller
-from pipeline.enrich.protocols import NOWHERE, People, Source
+from pipeline.enrich.protocols import NOWHERE, People, SummarySource
 from pipeline.enrich.summaries import prompts
 from pipeline.enrich.summaries.prompts import InvalidAnswer, foreign_link, json_object, name_of, stems
 from pipeline.text.calendars import spans
@@ -32,7 +32,7 @@ class LanguageModelExtractor(ModelCaller):
         people: People,
         known: Sequence[KnownFact] = (),
         time_zone: tzinfo = UTC,
-        source: Source = NOWHERE,
+        source: SummarySource = NOWHERE,
         max_facts: int = 3,
     ) -> list[Fact]:
         """Return facts as `FactExtractor` does; a session longer than the window is read in parts."""
@@ -54,7 +54,7 @@ class LanguageModelExtractor(ModelCaller):
         people: People,
         known: Sequence[KnownFact],
         time_zone: tzinfo,
-        source: Source,
+        source: SummarySource,
         max_facts: int,
         answer_tokens: int,
     ) -> list[Fact]:
@@ -108,7 +108,7 @@ def read_facts(
     shaped = [item for item in items if _is_shaped(item)]
     if items and not shaped:
         raise InvalidAnswer('each of "facts" must be an object with a text "content" and a list "messages"')
-    reader = _Reader(messages, people, known, time_zone, language)
+    reader = _AnswerReader(messages, people, known, time_zone, language)
     return [fact for item in shaped[:_MAX_FACTS_READ] for fact in reader.facts(item)]
 
 
@@ -132,7 +132,7 @@ def _is_shaped(item: object) -> bool:
     )
 
 
-class _Reader:
+class _AnswerReader:
     """Reads the facts of one answer, checked against its messages, people and known facts."""
 
     def __init__(

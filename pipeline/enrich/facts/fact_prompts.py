@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Any
 
 from pipeline.clients.protocols import Prompt
-from pipeline.enrich.protocols import People, Source
+from pipeline.enrich.protocols import People, SummarySource
 from pipeline.enrich.summaries import prompts
 from pipeline.text.tokens import estimate_line
 from pipeline.text.truncate import one_line, shortened
@@ -189,7 +189,7 @@ def chars_of_each(texts: Sequence[str]) -> int:
 
 
 @contextmanager
-def extraction_turn(source: Source) -> Iterator[None]:
+def extraction_turn(source: SummarySource) -> Iterator[None]:
     """Wait until no other thread of this process extracts, while the job keeps its lease. Raises `LeaseLost`."""
     while not _turn.acquire(timeout=WAIT_SECONDS):
         source.before_call()

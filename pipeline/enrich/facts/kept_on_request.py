@@ -11,7 +11,7 @@ from pipeline.enrich.facts.fact_prompts import MAX_MESSAGE_CHARS
 from pipeline.enrich.protocols import People
 from pipeline.text import caches, fencing
 from pipeline.text.cues import dialogue_acts, plain, stop_words
-from pipeline.text.cues.dialogue_acts import Request, is_question
+from pipeline.text.cues.dialogue_acts import BotRequest, is_question
 from pipeline.text.languages import ANY_LANGUAGE
 from pipeline.text.sentences import sentences, terms, words
 from pipeline.text.truncate import one_line, shortened
@@ -106,7 +106,7 @@ def _facts(sentence: str, compared: str, message: Message, *, in_group: bool) ->
             return
 
 
-def _fact(request: Request, sentence: str, message: Message, *, in_group: bool) -> Fact | None:
+def _fact(request: BotRequest, sentence: str, message: Message, *, in_group: bool) -> Fact | None:
     """Return the fact that a request wants kept or forgotten; None: it names none."""
     match, forgets, is_name = request.match, request.kind == "forget", request.kind == "call_me"
     body = sentence[slice(*match.span("what"))].rstrip(_ENDS) if match["what"] else ""

@@ -133,7 +133,7 @@ _FREE_CHARS, _LENGTH_POWER = 60, 0.7
 
 
 @dataclass(frozen=True, kw_only=True)
-class Passage:
+class Excerpt:
     """Neighbouring sentences of one message, together no longer than a sentence may be."""
 
     speaker: str
@@ -143,7 +143,7 @@ class Passage:
     factor: float
 
 
-def split_passages(conversation: Sequence[Sentence], factors: Mapping[int, float]) -> list[Passage]:
+def split_passages(conversation: Sequence[Sentence], factors: Mapping[int, float]) -> list[Excerpt]:
     """Split the conversation into passages, in order."""
     groups: list[list[int]] = []
     for index, sentence in enumerate(conversation):
@@ -154,7 +154,7 @@ def split_passages(conversation: Sequence[Sentence], factors: Mapping[int, float
         else:
             groups.append([index])
     return [
-        Passage(
+        Excerpt(
             speaker=conversation[group[0]].speaker,
             text=shortened(" ".join(conversation[i].text for i in group), MAX_PASSAGE_CHARS),
             terms=frozenset(term for i in group for term in conversation[i].terms),
@@ -164,7 +164,7 @@ def split_passages(conversation: Sequence[Sentence], factors: Mapping[int, float
     ]
 
 
-def choose_passages(passages: Sequence[Passage], weights: Mapping[str, float], room: int) -> list[Passage]:
+def choose_passages(passages: Sequence[Excerpt], weights: Mapping[str, float], room: int) -> list[Excerpt]:
     """Choose up to six passages of at most `room` characters that together say most, in order of time.
 
     Greedily take the passage that adds most for its length; passages of a single term only if there are no others.

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 import structlog
 from sqlalchemy import Connection, Row
 
-from pipeline.enrich.protocols import Source
+from pipeline.enrich.protocols import SummarySource
 from pipeline.enrich.summaries import summary_policy
 from pipeline.enrich.summaries.summarizers import LanguageModelSummarizer, stored_summary
 from pipeline.jobs import runner
@@ -87,7 +87,7 @@ def _roll_up(database: Database, tenant_id: str, claim: Claim, options: _Options
         if _is_current(store.get(connection, week), rows, client.model, options):
             jobs.finish(connection, [claim])
             return False
-    source = Source(
+    source = SummarySource(
         tenant_id=tenant_id,
         chat_id=week.chat_id,
         language=chat.language,

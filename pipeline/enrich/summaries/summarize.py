@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 import structlog
 from sqlalchemy import Connection, Row
 
-from pipeline.enrich.protocols import Source, Summarizer
+from pipeline.enrich.protocols import Summarizer, SummarySource
 from pipeline.enrich.summaries import summary_policy
 from pipeline.enrich.summaries.summarizers import (
     ExtractiveSummarizer,
@@ -30,7 +30,7 @@ from pipeline.store.connections import transactions
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import jobs
 from pipeline.store.jobs.jobs import Claim
-from pipeline.store.memories import memories
+from pipeline.store.memories import memory_rows
 from pipeline.store.messages import messages
 from pipeline.store.operations import counters
 from pipeline.store.sessions import sessions
@@ -93,7 +93,7 @@ def _summarize(
             return False
         chat = chats.get(connection, row.chat_id)
         earlier = messages.said_before(connection, row.chat_id, row.started_at, limit=EARLIER_MESSAGES)
-    source = Source(
+    source = SummarySource(
         tenant_id=tenant_id,
         chat_id=row.chat_id,
         language=chat.language if chat else "simple",
@@ -169,7 +169,9 @@ def _remember(
     connection: Connection, claim: Claim, row: Row[Any], summary: Summary, language: str, lives_for: timedelta
 ) -> None:
     """Store an open session's summary as a memory of it, too."""
-    memory_id = memories.save_summary(connection, claim.tenant_id, row, summary.summary, language, lives_for)
+    memory_id = memory_rows.save_summary(
+        connection, claim.tenant_id, row, summary.summary, language, lives_for
+    )
     if memory_id is not None:
         jobs.enqueue(connection, claim.tenant_id, "embed", [f"memory:{memory_id}"], lane=row.chat_id)
 
@@ -188,7 +190,7 @@ def _compose(
     database: Database,
     row: Row[Any],
     client: Summarizer,
-    source: Source,
+    source: SummarySource,
     time_zone: tzinfo,
     policy: SummaryPolicy,
 ) -> _Result:

@@ -12,7 +12,7 @@ from pipeline.clients.protocols import ChatModel, Prompt
 from pipeline.enrich import model_calls
 from pipeline.enrich.facts import fact_prompts
 from pipeline.enrich.model_calls import ModelCaller
-from pipeline.enrich.protocols import NOWHERE, Source, Summarizer
+from pipeline.enrich.protocols import NOWHERE, Summarizer, SummarySource
 from pipeline.enrich.summaries import extractive, prompts
 from pipeline.enrich.summaries.prompts import ANSWER_TOKENS
 from pipeline.llm.gateway import Gateway
@@ -33,7 +33,7 @@ class ExtractiveSummarizer:
         previous: Summary | None = None,
         *,
         time_zone: tzinfo = UTC,
-        source: Source = NOWHERE,
+        source: SummarySource = NOWHERE,
     ) -> Summary:
         with fact_prompts.extraction_turn(source):
             return extractive.summarize(
@@ -80,7 +80,7 @@ class LanguageModelSummarizer(ModelCaller):
         previous: Summary | None = None,
         *,
         time_zone: tzinfo = UTC,
-        source: Source = NOWHERE,
+        source: SummarySource = NOWHERE,
     ) -> Summary:
         """Summarize as `Summarizer` does; a session longer than the window in parts, which are then combined."""
         write = partial(prompts.summary_prompt, time_zone=time_zone, language=source.language)
@@ -100,7 +100,7 @@ class LanguageModelSummarizer(ModelCaller):
         previous: Summary | None = None,
         *,
         time_zone: tzinfo = UTC,
-        source: Source = NOWHERE,
+        source: SummarySource = NOWHERE,
     ) -> Summary:
         """Summarize at least one summary, in order of time, as one; raises as `summarize` does.
 
@@ -118,7 +118,7 @@ class LanguageModelSummarizer(ModelCaller):
         return prompts.room_for_data(self._context_tokens, previous, answer_tokens=self._answer_tokens)
 
     def _combine(
-        self, parts: Sequence[Summary], previous: Summary | None, time_zone: tzinfo, source: Source
+        self, parts: Sequence[Summary], previous: Summary | None, time_zone: tzinfo, source: SummarySource
     ) -> Summary:
         if len(parts) == 1:
             return parts[0]
@@ -126,7 +126,7 @@ class LanguageModelSummarizer(ModelCaller):
         texts = [part.search_text() for part in (*([previous] if previous else []), *parts)]
         return self._ask(prompt, texts, source)
 
-    def _ask(self, prompt: Prompt, texts: Sequence[str], source: Source) -> Summary:
+    def _ask(self, prompt: Prompt, texts: Sequence[str], source: SummarySource) -> Summary:
         """Ask for the summary of texts, and once more if the answer cannot be used. Raises `InvalidAnswer`."""
         prompt = replace(prompt, max_tokens=self._answer_tokens)
         return self._answer(
@@ -183,7 +183,12 @@ OVERLAP = timedelta(seconds=2)
 
 
 def summarize_session(
-    database: Database, row: Row[Any], client: Summarizer, source: Source, time_zone: tzinfo, version: int
+    database: Database,
+    row: Row[Any],
+    client: Summarizer,
+    source: SummarySource,
+    time_zone: tzinfo,
+    version: int,
 ) -> Summary:
     """Summarize a session's messages part by part. Raises `Permanent` if there are none left."""
     with database.tenant(source.tenant_id) as connection:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from pipeline.recall import relevance
 from pipeline.recall.choose import known, summaries
-from pipeline.recall.choose.lines import Frame, Line, Style, Wording, head_of
+from pipeline.recall.choose.lines import ChosenLine, Frame, Style, Wording, head_of
 from pipeline.recall.choose.talk import PostedQuestion, Talk, choose_messages
 from pipeline.recall.gather import Ranked
 from pipeline.recall.question.conversation import FOLLOWUP_WINDOW
@@ -30,7 +30,7 @@ RECENT_WORTH = 0.8
 """Worth of a recent message that has nothing to do with the question."""
 
 
-def recent_lines(recent: Sequence[Message], worth: Sequence[float], style: Style) -> Iterator[Line]:
+def recent_lines(recent: Sequence[Message], worth: Sequence[float], style: Style) -> Iterator[ChosenLine]:
     """Write the latest messages as lines, newest first, each with its worth: the older, the less."""
     for number, (message, value) in enumerate(zip(recent, worth, strict=True)):
         answered = message.answered
@@ -43,7 +43,7 @@ def recent_lines(recent: Sequence[Message], worth: Sequence[float], style: Style
         def write(tokens: int, message: Message = message, head: str = head) -> str:
             return head + style.excerpt(head, message.content, tokens)
 
-        yield Line(
+        yield ChosenLine(
             block="history",
             kind="message",
             id=str(message.id),
@@ -99,7 +99,7 @@ HISTORY_SHARE = 0.4
 class Chosen:
     """The lines worth showing, the frames of their blocks, and what was left out with the reason."""
 
-    lines: Sequence[Line]
+    lines: Sequence[ChosenLine]
     frames: Mapping[BlockKind, Frame]
     dropped: Sequence[Dropped]
     # how probable it is that the best memory or passage among the lines answers; 0 without one
@@ -140,7 +140,7 @@ def choose(
         reach, base = recent_reach(recent_talk, best, since), RECENT_WORTH
     latest = recent_talk if query.fill else recent_talk[:reach]
     worths = recent_worths(latest, values, base, reach)
-    offered: list[Line | Dropped] = [*recent_lines(latest, worths, style)]
+    offered: list[ChosenLine | Dropped] = [*recent_lines(latest, worths, style)]
     if searched:
         talk = Talk.of(results, parameters, style)
         shown = {message.id for message in latest[:reach]}
@@ -149,7 +149,7 @@ def choose(
     texts = {hit.candidate.id: hit.candidate.message.content for hit in results.ranked} | {
         message.id: message.content for message in recent_talk
     }
-    messages = {int(line.id): texts[int(line.id)] for line in offered if isinstance(line, Line)}
+    messages = {int(line.id): texts[int(line.id)] for line in offered if isinstance(line, ChosenLine)}
     session_of = {hit.candidate.id: hit.candidate.session for hit in results.ranked}
     opened = {session_of[message] for message in messages if message in session_of}
     offered += summaries.weeks(results.weeks, parameters, wording)
@@ -170,15 +170,15 @@ def choose(
         results.memories, request.question, wordings, results.judged_by, named=False
     )
     memories = known.valued(results.memories, request.question, judged, is_open=not wordings[0].terms)
-    lines = {int(line.id) for line in offered if isinstance(line, Line) and line.kind == "session"}
+    lines = {int(line.id) for line in offered if isinstance(line, ChosenLine) and line.kind == "session"}
     told_of = [
         s.summary for s in (*results.sessions, *results.overview) if s.summary and s.id in lines | opened
     ]
     told = list(known.choose(memories, parameters, limit, messages, told_of, writer))
     offered += told
     return Chosen(
-        told=max((answering[line.id] for line in told if isinstance(line, Line)), default=0.0),
-        lines=[item for item in offered if isinstance(item, Line)],
+        told=max((answering[line.id] for line in told if isinstance(line, ChosenLine)), default=0.0),
+        lines=[item for item in offered if isinstance(item, ChosenLine)],
         frames={
             "documents": Frame(heading=wording.documents),
             "memories": Frame(heading=wording.memories),

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import cache
 
 from pipeline.recall import relevance
-from pipeline.recall.choose.lines import Line, Style, display_name
+from pipeline.recall.choose.lines import ChosenLine, Style, display_name
 from pipeline.recall.find.memories import RetrievedMemory
 from pipeline.recall.profiles import Parameters
 from pipeline.recall.question.parse import Question
@@ -79,7 +79,7 @@ def choose(
     messages: Mapping[int, str],
     summaries: Sequence[str],
     write: "Writer",
-) -> Iterator[Line | Dropped]:
+) -> Iterator[ChosenLine | Dropped]:
     """Choose memories, given best first with what each is worth, and say why the others are left out.
 
     `messages` are the texts of the chosen messages, by id, `summaries` those of sessions: a memory that one of them
@@ -133,7 +133,7 @@ class Writer:
     now: datetime
     style: Style
 
-    def line(self, memory: RetrievedMemory, worth: float, place: int) -> Line:
+    def line(self, memory: RetrievedMemory, worth: float, place: int) -> ChosenLine:
         """Write a statement with its subject and when it holds, or a passage as `Doc <id>/Chunk <n>`.
 
         A passage of several lines is indented below its head, so that no line can pass for another memory.
@@ -153,7 +153,7 @@ class Writer:
             excerpt = self.style.excerpt(head, content, tokens, least=LEAST, in_lines=is_passage)
             return f"{head.rstrip()}\n  {excerpt}" if is_passage and "\n" in excerpt else head + excerpt
 
-        return Line(
+        return ChosenLine(
             block="documents" if is_passage else "memories",
             kind="document" if is_passage else "memory",
             id=memory.id,

@@ -123,7 +123,7 @@ def wording_of(language: str) -> Wording:
     return Wording(**texts, language=first)
 
 
-class Line(NamedTuple):
+class ChosenLine(NamedTuple):
     """One line that a context may show."""
 
     block: BlockKind

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import timedelta
 
-from pipeline.recall.choose.lines import Line, Style, Wording, display_name
+from pipeline.recall.choose.lines import ChosenLine, Style, Wording, display_name
 from pipeline.recall.find.sessions import RetrievedSession, RetrievedWeek, sharing_topics
 from pipeline.recall.profiles import Parameters
 from pipeline.recall.relevance import LIMIT
@@ -27,7 +27,7 @@ def choose(
     opened: Collection[int],
     parameters: Parameters,
     style: Style,
-) -> Iterator[Line | Dropped]:
+) -> Iterator[ChosenLine | Dropped]:
     """Choose sessions, given best first, and say why the others are left out.
 
     A summary is shown only if its session is `fitting` by itself and not `opened`: none of its messages is shown.
@@ -48,7 +48,9 @@ def choose(
             yield _line("exchanges", session, LIMIT, parameters.session_chars, reason, style)
 
 
-def overview(sessions: Sequence[RetrievedSession], parameters: Parameters, style: Style) -> Iterator[Line]:
+def overview(
+    sessions: Sequence[RetrievedSession], parameters: Parameters, style: Style
+) -> Iterator[ChosenLine]:
     """Choose all sessions of the time that the question asks to sum up, in order; they come before all else."""
     for number, session in enumerate(sessions):
         if session.summary:
@@ -58,13 +60,15 @@ def overview(sessions: Sequence[RetrievedSession], parameters: Parameters, style
             yield _line("exchanges", session, worth, parameters.session_chars, reason, style)
 
 
-def weeks(retrieved: Sequence[RetrievedWeek], parameters: Parameters, wording: Wording) -> Iterator[Line]:
+def weeks(
+    retrieved: Sequence[RetrievedWeek], parameters: Parameters, wording: Wording
+) -> Iterator[ChosenLine]:
     """Choose the summaries of the weeks that the question names."""
     for week in retrieved[: parameters.sessions]:
         last = week.monday + timedelta(days=6)
         summary = truncate.shortened(truncate.one_line(week.summary), parameters.session_chars)
         text = f"- {wording.day(week.monday)} – {wording.day(last)}: {summary}"
-        yield Line(
+        yield ChosenLine(
             block="rollups",
             kind="rollup",
             id=str(week.id),
@@ -81,7 +85,7 @@ def related(
     opened: Collection[int],
     parameters: Parameters,
     style: Style,
-) -> Iterator[Line]:
+) -> Iterator[ChosenLine]:
     """Choose sessions that share topics or entities with those `opened`, most shared first."""
     shown = [session for session in sessions if session.id in opened]
     candidates = [session for session in sessions if session.id not in opened and session.summary]
@@ -98,12 +102,12 @@ def _line(
     chars: int,
     reason: str,
     style: Style,
-) -> Line:
+) -> ChosenLine:
     window = style.wording.window(session.started_at, session.ended_at, style.zone)
     text = f"- {window}: {truncate.shortened(truncate.one_line(session.summary or ''), chars)}"
     if not session.is_described:
         text = "\n  ".join([" · ".join([f"- {window}", *_labels(session)]), *_quotations(session, chars)])
-    return Line(
+    return ChosenLine(
         block=block,
         kind="session",
         id=str(session.id),

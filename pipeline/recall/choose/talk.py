@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cached_property
 
-from pipeline.recall.choose.lines import Line, Style, said_by
+from pipeline.recall.choose.lines import ChosenLine, Style, said_by
 from pipeline.recall.find.candidates import Candidate
 from pipeline.recall.gather import Ranked
 from pipeline.recall.profiles import Parameters
@@ -70,7 +70,7 @@ class Talk:
 
     def line(
         self, candidate: Candidate, worth: float, reason: str, *, score: float | None, is_below: bool = False
-    ) -> Line:
+    ) -> ChosenLine:
         """Write a message as a line, quoting the message that it answers unless that is the line above (`is_below`)."""
         before, answered = (
             self.by_place.get((candidate.session, candidate.place - 1)),
@@ -87,7 +87,7 @@ class Talk:
             return head + self.style.excerpt(head, candidate.message.content, tokens)
 
         is_match = score is not None
-        return Line(
+        return ChosenLine(
             block="exchanges",
             kind="message",
             id=str(candidate.id),
@@ -139,7 +139,7 @@ def choose_messages(
     parameters: Parameters,
     limit: float,
     is_question: Callable[[Candidate], bool],
-) -> Iterator[Line | Dropped]:
+) -> Iterator[ChosenLine | Dropped]:
     """Choose messages, given best first, and say why the others are left out; `worth` is by id.
 
     `recent` are messages of recent talk, which stand here only where there is no room for them there. `is_question`

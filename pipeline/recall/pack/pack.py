@@ -8,11 +8,11 @@ from typing import get_args
 
 from pipeline.recall import relevance
 from pipeline.recall.choose.choose import choose
-from pipeline.recall.choose.lines import Frame, Line, Wording, display_name, wording_of
+from pipeline.recall.choose.lines import ChosenLine, Frame, Wording, display_name, wording_of
 from pipeline.recall.choose.talk import PostedQuestion
 from pipeline.recall.gather import Ranked
 from pipeline.recall.pack.explain import explanation
-from pipeline.recall.pack.prompt import Prompt, chat_messages
+from pipeline.recall.pack.prompt import AskedPrompt, chat_messages
 from pipeline.recall.request import Request
 from pipeline.text import truncate
 from pipeline.text.fencing import CLOSE, OPEN
@@ -31,7 +31,7 @@ def question_block(
 
     Raises `InvalidInput`, before anything is searched, if the budget is too small for it.
     """
-    shown = Prompt(query=query.query, wording=wording or wording_of(FALLBACK))
+    shown = AskedPrompt(query=query.query, wording=wording or wording_of(FALLBACK))
     block = plain("question", shown.text, tokenizer.count)
     if block.tokens > budget:
         raise InvalidInput(
@@ -109,10 +109,10 @@ def assemble(
     )
 
 
-def _prompt(request: Request, wording: Wording, rooms: Sequence[int], count: Count) -> Prompt:
+def _prompt(request: Request, wording: Wording, rooms: Sequence[int], count: Count) -> AskedPrompt:
     """Show the question with the asker and the time, or as much of them as there is room for."""
     now = request.now.astimezone(request.zone)
-    bare = Prompt(query=request.question.text, wording=wording)
+    bare = AskedPrompt(query=request.question.text, wording=wording)
     asker = display_name(request.snapshot.asker or "")
     full = replace(bare, asker=asker, today=wording.now(now))
     forms = (full, replace(full, today=""), bare)
@@ -127,7 +127,7 @@ MIN_CUT_TOKENS = 16
 
 
 def pack(
-    lines: Iterable[Line],
+    lines: Iterable[ChosenLine],
     frames: Mapping[BlockKind, Frame],
     budget: int,
     count: Count = estimate_line,
@@ -173,14 +173,14 @@ class _OpenBlock:
         self.cap = int(min(frame.share * budget, budget if frame.cap is None else frame.cap))
         self.count = count
         # in order of place, with their texts
-        self.shown: list[tuple[Line, str]] = []
+        self.shown: list[tuple[ChosenLine, str]] = []
         self.tokens = 0
         self.misses = 0
         self.fences = (OPEN, CLOSE) if frame.fenced else ()
         self.around = sum(map(count, (frame.heading, *self.fences)))
         self.ellipsis = count(ELLIPSIS)
 
-    def offer(self, line: Line, budget: int, room: int) -> int | DropReason:
+    def offer(self, line: ChosenLine, budget: int, room: int) -> int | DropReason:
         """Take a line if it fits, cut if need be; return the tokens that it takes, or why it is left out."""
         if self.misses > (0 if self.frame.contiguous else MAX_MISSES - 1):
             return "budget"
@@ -218,7 +218,7 @@ class _OpenBlock:
         items = [line.item(text) for line, text in self.shown]
         return Block(kind=kind, tokens=tokens, chars=len(text), text=text, items=items)
 
-    def _between(self, before: Line | None, after: Line | None) -> int:
+    def _between(self, before: ChosenLine | None, after: ChosenLine | None) -> int:
         """Return the tokens of the heading or ellipsis between two lines."""
         if after is None:
             return 0
@@ -227,6 +227,6 @@ class _OpenBlock:
         return self.ellipsis if _has_gap(before, after) else 0
 
 
-def _has_gap(before: Line, after: Line) -> bool:
+def _has_gap(before: ChosenLine, after: ChosenLine) -> bool:
     """Return whether something is left out between two lines under one heading."""
     return after.follows is not None and after.follows != before.place

@@ -19,7 +19,7 @@ from schemas.sessions import Message
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prompt:
+class AskedPrompt:
     """A question as shown to a model."""
 
     # as it was asked
@@ -35,7 +35,7 @@ class Prompt:
         """The question, with its asker.
 
         >>> from pipeline.recall.choose.lines import wording_of
-        >>> Prompt(query="How much did I pay?", wording=wording_of("english"), asker="Ben").question
+        >>> AskedPrompt(query="How much did I pay?", wording=wording_of("english"), asker="Ben").question
         'Question, from Ben: How much did I pay?'
         """
         form = self.wording.question_from if self.asker else self.wording.question
@@ -50,7 +50,7 @@ class Prompt:
 def chat_messages(
     ordered: Sequence[Block],
     recent: Sequence[Message],
-    prompt: Prompt,
+    prompt: AskedPrompt,
     zone: tzinfo,
     count: Count,
     *,
@@ -77,7 +77,13 @@ def chat_messages(
 
 
 def _spoken(
-    history: Block, recent: Sequence[Message], prompt: Prompt, zone: tzinfo, count: Count, *, alternate: bool
+    history: Block,
+    recent: Sequence[Message],
+    prompt: AskedPrompt,
+    zone: tzinfo,
+    count: Count,
+    *,
+    alternate: bool,
 ) -> Iterator[ChatMessage]:
     """Return the messages of the history in their roles, oldest first."""
     by_id = {str(message.id): message for message in recent}

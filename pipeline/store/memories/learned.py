@@ -261,7 +261,7 @@ _MEMORIES_OF = text("SELECT DISTINCT memory_id FROM memory_evidence WHERE sessio
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
+class MemoryEvidence:
     """The messages of one session that state one memory."""
 
     memory_id: UUID | None
@@ -287,7 +287,7 @@ class Evidence:
         return self.holds_from, self.holds_until
 
 
-def validity(evidence: Sequence[Evidence]) -> tuple[datetime | None, datetime | None]:
+def validity(evidence: Sequence[MemoryEvidence]) -> tuple[datetime | None, datetime | None]:
     """Return since when and until when a memory holds: what was said of that last, if all its chats say the same.
 
     `evidence` is by its time. What one chat alone says is not shown in another.
@@ -300,9 +300,9 @@ def validity(evidence: Sequence[Evidence]) -> tuple[datetime | None, datetime | 
     return periods.pop() if len(periods) == 1 else (None, None)
 
 
-def evidence_of_memories(connection: Connection, ids: Sequence[UUID]) -> list[Evidence]:
+def evidence_of_memories(connection: Connection, ids: Sequence[UUID]) -> list[MemoryEvidence]:
     """Return the evidence of memories, by its time."""
-    return [Evidence(**row._mapping) for row in run(connection, _OF_MEMORIES, ids=ids)] if ids else []
+    return [MemoryEvidence(**row._mapping) for row in run(connection, _OF_MEMORIES, ids=ids)] if ids else []
 
 
 def memories_of_messages(connection: Connection, session_id: int) -> set[UUID]:
@@ -334,7 +334,7 @@ def drop_evidence_of_chat(connection: Connection, chat_id: str, until: datetime,
     return set(column(connection, _TAKE_OF_CHAT, chat=chat_id, until=until, limit=limit))
 
 
-def put_evidence(connection: Connection, tenant_id: str, memory_id: UUID, evidence: Evidence) -> None:
+def put_evidence(connection: Connection, tenant_id: str, memory_id: UUID, evidence: MemoryEvidence) -> None:
     """Write the evidence of a memory."""
     run(connection, _PUT, tenant=tenant_id, memory=memory_id, **vars(evidence))
 

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, text
 from pipeline.store.connections.statements import arrays, holds, in_trip, run
 from pipeline.store.connections.trips import Statement
 from pipeline.store.erasure import suppression
-from pipeline.store.memories import memories
+from pipeline.store.memories import memory_rows
 from pipeline.store.operations import counters
 
 COLUMNS = (
@@ -38,7 +38,7 @@ _RECORD = text(f"""
         FROM known WHERE logs
         RETURNING context_id
     ), touched AS (
-        {memories.TOUCH} AND EXISTS (SELECT 1 FROM known) AND (SELECT count(*) FROM logged) >= 0
+        {memory_rows.TOUCH} AND EXISTS (SELECT 1 FROM known) AND (SELECT count(*) FROM logged) >= 0
         RETURNING id
     ), counted AS (
         {counters.adding(after="known, (SELECT count(*) FROM touched) AS before")}

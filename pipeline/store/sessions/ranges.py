@@ -132,7 +132,7 @@ def of_key(connection: Connection, chat_id: str, session_key: str) -> list[Sessi
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shape:
+class SessionShape:
     """The range and the figures of a session, computed from its messages."""
 
     started_at: datetime
@@ -149,10 +149,10 @@ class Begun(NamedTuple):
     chat_id: str
     session_key: str
     language: str
-    shape: Shape
+    shape: SessionShape
 
 
-def _as_json(shape: Shape, **more: Any) -> dict[str, Any]:
+def _as_json(shape: SessionShape, **more: Any) -> dict[str, Any]:
     times = {"started_at": shape.started_at.isoformat(), "ended_at": shape.ended_at.isoformat()}
     return {**asdict(shape), **times, "participants": list(shape.participants), **more}
 
@@ -167,13 +167,13 @@ def insert(connection: Connection, tenant_id: str, begun: Sequence[Begun]) -> li
     return [(row.id, row.chat_id) for row in run(connection, _INSERT, tenant=tenant_id, begun=Jsonb(rows))]
 
 
-def grow(connection: Connection, grown: Mapping[int, Shape]) -> None:
+def grow(connection: Connection, grown: Mapping[int, SessionShape]) -> None:
     """Extend sessions, by id, to these ranges with more messages and tokens; they are open and revised."""
     if grown:
         run(connection, _GROW, grown=Jsonb([_as_json(shape, id=i) for i, shape in grown.items()]))
 
 
-def reshape(connection: Connection, cut: Mapping[int, Shape]) -> None:
+def reshape(connection: Connection, cut: Mapping[int, SessionShape]) -> None:
     """Reset ranges and counts of sessions, by id; they are open and revised, their summaries outdated."""
     if cut:
         run(connection, _RESHAPE, cut=Jsonb([_as_json(shape, id=i) for i, shape in cut.items()]))

@@ -29,7 +29,7 @@ _FORMS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shown:
+class DayForm:
     """How a day is written, with fields in braces, and the names of the months in it."""
 
     day: str
@@ -77,7 +77,7 @@ class Calendar:
     past: re.Pattern[str]
     # a number is a day of the month even without a word before it
     alone: bool
-    shown: Shown
+    shown: DayForm
     # an event and its relation to a time, in groups; None: as English says them
     events: re.Pattern[str] | None
 
@@ -177,7 +177,7 @@ def _calendar(name: str) -> Calendar:
         no_date_before=pattern(rf"\s{{0,3}}(?:{alternatives(no_date_before)})(?!\w)", re.IGNORECASE),
         past=pattern(rf"(?<!\w)(?:{any_of('past')})(?!\w)", re.IGNORECASE),
         alone=data.get("forms", {}).get("alone", not spaced),
-        shown=Shown(
+        shown=DayForm(
             **data["shown"],
             months=tuple(_capitalized(split_words(words)[0], data) for words in data["months"]),
         ),

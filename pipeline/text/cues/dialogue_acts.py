@@ -150,7 +150,7 @@ RequestKind = Literal["remember", "call_me", "forget", "wrong"]
 KINDS: tuple[RequestKind, ...] = get_args(RequestKind)
 
 
-class Request(NamedTuple):
+class BotRequest(NamedTuple):
     """A request to a bot that a text may begin with."""
 
     kind: RequestKind
@@ -160,7 +160,7 @@ class Request(NamedTuple):
     us: Words
 
 
-def request_candidates(text: str) -> Iterator[Request]:
+def request_candidates(text: str) -> Iterator[BotRequest]:
     """Yield the requests that a text, as `plain` returns it, may begin with.
 
     >>> [(request.kind, request.match["what"]) for request in request_candidates("please remember that i am vegan")]
@@ -169,7 +169,7 @@ def request_candidates(text: str) -> Iterator[Request]:
     for by_kind, us in _requests():
         for kind, ways in by_kind.items():
             if match := ways.begun(text):
-                yield Request(kind, match, us)
+                yield BotRequest(kind, match, us)
 
 
 def request_phrases(language: str) -> Mapping[RequestKind, Phrases]:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.recall.choose.lines import Frame, Line
+from pipeline.recall.choose.lines import ChosenLine, Frame
 from pipeline.recall.pack.pack import pack
 from pipeline.text.tokens import Count, estimate_line
 from schemas.context import Block, BlockKind
@@ -19,7 +19,7 @@ COUNTS: st.SearchStrategy[Count] = st.sampled_from(
 
 
 @st.composite
-def offered(draw: st.DrawFn) -> list[Line]:
+def offered(draw: st.DrawFn) -> list[ChosenLine]:
     """Lines of several blocks, some under headings, some right after another."""
     return [
         line(
@@ -54,7 +54,7 @@ def shown(blocks: list[Block]) -> list[int]:
 
 @given(offered(), frames(), BUDGETS, COUNTS)
 def test_whatever_is_offered_no_budget_is_exceeded_and_nothing_gets_lost(
-    lines: list[Line], around: dict[BlockKind, Frame], budget: int, count: Count
+    lines: list[ChosenLine], around: dict[BlockKind, Frame], budget: int, count: Count
 ) -> None:
     blocks, dropped = pack(lines, around, budget, count)
     for block in blocks:

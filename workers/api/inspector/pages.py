@@ -25,7 +25,7 @@ from workers.api import keyring
 from workers.api.admission import permit
 from workers.api.api_route import ApiRoute
 from workers.api.bodies import fields_of, off_loop, received
-from workers.api.errors import TITLES, HttpError, as_invalid, as_problem, request_id
+from workers.api.problems import TITLES, HttpError, as_invalid, as_problem, request_id
 from workers.api.scopes import READ_PAGE
 from workers.api.state import Api, state_of
 
@@ -183,7 +183,7 @@ else:
 login_router = APIRouter(prefix="/inspect", route_class=PageRoute, include_in_schema=False)
 
 
-class Login(Frozen):
+class LoginForm(Frozen):
     """The login form."""
 
     key: str = ""
@@ -197,7 +197,7 @@ async def get_login(request: Request, next: str = "") -> Response:  # noqa: A002
 
 
 @login_router.post("/login")
-async def post_login(request: Request, api: Api, login: Form[Login]) -> Response:
+async def post_login(request: Request, api: Api, login: Form[LoginForm]) -> Response:
     """Accept a key that may read, and keep its digest in the cookie."""
     secret = login.key.strip()
     key = await api.keyring.find(secret) if secret else None

@@ -17,7 +17,7 @@ from schemas.errors import NotFound
 from schemas.listing import QueryFilter
 from schemas.messages import MAX_QUERY_CHARS, Id
 from schemas.payloads import ContextQuery, parse_payload
-from workers.api.inspector.chats import LATEST, ROWS
+from workers.api.inspector.chat_pages import LATEST, ROWS
 from workers.api.inspector.context_view import view
 from workers.api.inspector.pages import MAX_FORM_BYTES, Form, PageRoute, page
 from workers.api.state import Api, Tenant
@@ -27,7 +27,7 @@ router = APIRouter(prefix="/inspect", route_class=PageRoute, include_in_schema=F
 SPANS = 500
 
 
-class Question(Closed):
+class QuestionForm(Closed):
     """The form of a question."""
 
     # a form takes up to twelve bytes for a character
@@ -43,13 +43,13 @@ class Question(Closed):
 
 
 @router.get("/ask")
-def get_ask(request: Request, form: Annotated[Question, Query()]) -> Response:
+def get_ask(request: Request, form: Annotated[QuestionForm, Query()]) -> Response:
     """Offer the form."""
     return page(request, "ask", form=form, profiles=PROFILE_PURPOSES)
 
 
 @router.post("/ask")
-def post_ask(request: Request, api: Api, tenant: Tenant, form: Form[Question]) -> Response:
+def post_ask(request: Request, api: Api, tenant: Tenant, form: Form[QuestionForm]) -> Response:
     """Build a context as a bot would get it, without recording it, and explain it."""
     with api.database.tenant(tenant) as connection:
         chat = lookup.find_chat(connection, form.chat_id)
@@ -78,7 +78,7 @@ def get_query(request: Request, api: Api, tenant: Tenant, context_id: Id) -> Res
             )
         chat = lookup.find_chat(connection, row.chat_id)
     logged = LoggedContext.model_validate(row._mapping)
-    form = Question(
+    form = QuestionForm(
         chat_id=logged.chat_id,
         query=logged.query or "",
         user_id=logged.user_id,
@@ -91,7 +91,7 @@ def get_query(request: Request, api: Api, tenant: Tenant, context_id: Id) -> Res
 
 
 def _explained(
-    api: Api, tenant: str, chat: Chat, form: Question, logged: LoggedContext | None = None
+    api: Api, tenant: str, chat: Chat, form: QuestionForm, logged: LoggedContext | None = None
 ) -> dict[str, Any]:
     as_of = form.as_of
     if as_of is not None and as_of.tzinfo is None:

@@ -15,7 +15,7 @@ from pipeline.operations.backfill_kinds import Current
 from pipeline.operations.deployment import Deployment
 from pipeline.operations.doctor import collect
 from pipeline.store import vector_spaces, vectors
-from pipeline.store.jobs import backfills as stored
+from pipeline.store.jobs import backfill_rows as stored
 from pipeline.store.operations import counters
 from schemas.backfills import FOR_GOOD, BackfillKind, BackfillRequest
 from schemas.base import Closed
@@ -24,7 +24,7 @@ from schemas.kinds import ARRIVAL, KINDS
 from schemas.messages import Id, Name, RowId
 from workers import queues
 from workers.api.admission import caller_of
-from workers.api.inspector.chats import ROWS
+from workers.api.inspector.chat_pages import ROWS
 from workers.api.inspector.pages import Form, PageRoute, go_to, page
 from workers.api.state import Api, Tenant
 

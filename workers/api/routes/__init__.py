@@ -1,6 +1,6 @@
 """The endpoints, a module for each resource; all their routers are listed here."""
 
-from workers.api.inspector import chats, pages, why, work
+from workers.api.inspector import chat_pages, pages, why, work
 from workers.api.routes import contexts, events, health, keys, listings, memories, messages, people
 from workers.mcp import mounted
 
@@ -17,5 +17,5 @@ ROUTERS = [
     ),
     *(people.router, listings.router, people.forgetting_router, keys.sources_router, keys.router),
     mounted.router,
-    *(pages.login_router, chats.router, chats.people_router, why.router, work.router),
+    *(pages.login_router, chat_pages.router, chat_pages.people_router, why.router, work.router),
 ]

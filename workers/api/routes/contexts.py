@@ -11,7 +11,7 @@ from schemas.payloads import ContextQuery
 from schemas.search import MoreQuery, MoreResult, SearchQuery, SearchResult
 from workers.api.api_route import ApiRoute
 from workers.api.bodies import Body
-from workers.api.errors import responses
+from workers.api.problems import responses
 from workers.api.state import Api, ByCaller, Tenant
 
 router = APIRouter(tags=["contexts"], route_class=ApiRoute)

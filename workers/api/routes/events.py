@@ -30,8 +30,8 @@ from schemas.payloads import parse_payload
 from workers.api.admission import Caller, caller_of, take_messages
 from workers.api.api_route import DirectRoute
 from workers.api.bodies import LOOP_BYTES, MAX_BODY_BYTES, off_loop, received, require_off_loop, value_of
-from workers.api.errors import HttpError, request_id, responses
 from workers.api.openapi import any_body
+from workers.api.problems import HttpError, request_id, responses
 from workers.api.scopes import OPEN
 from workers.api.state import ApiState, state_of
 

@@ -27,7 +27,7 @@ from schemas.errors import InvalidInput, NotFound
 from schemas.messages import Id, RowId
 from workers.api.api_route import ApiRoute
 from workers.api.bodies import Body
-from workers.api.errors import responses
+from workers.api.problems import responses
 from workers.api.state import Api, ByCaller, Tenant
 
 router = APIRouter(tags=["keys"], route_class=ApiRoute)

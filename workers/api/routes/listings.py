@@ -22,8 +22,8 @@ from schemas.listing import (
     ListedChat,
     ListedMessage,
     ListedSession,
-    MessageFilter,
     MessageList,
+    MessagesFilter,
     QueryFilter,
     QueryList,
     SessionFilter,
@@ -33,7 +33,7 @@ from schemas.listing import (
 )
 from schemas.messages import Id
 from workers.api.api_route import ApiRoute
-from workers.api.errors import responses
+from workers.api.problems import responses
 from workers.api.state import Api, Tenant
 
 router = APIRouter(tags=["overview"], route_class=ApiRoute)
@@ -106,7 +106,7 @@ def get_chat_sessions(
 
 @router.get("/v1/chats/{chat_id}/messages", summary="List messages", tags=["chats"], responses=responses(404))
 def get_chat_messages(
-    api: Api, tenant: Tenant, chat_id: Id, wanted: Annotated[MessageFilter, Query()]
+    api: Api, tenant: Tenant, chat_id: Id, wanted: Annotated[MessagesFilter, Query()]
 ) -> MessageList:
     """Return the latest messages of a chat as they were sent, in order of time, from the moment they are committed.
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 
 from pipeline.memories import documents, manual_changes
 from pipeline.memories import statements as memories
-from pipeline.memories.manual_changes import Changed
+from pipeline.memories.manual_changes import MemoryChange
 from pipeline.recall.search_modes import search_memories
 from schemas.base import Frozen
 from schemas.memories import (
@@ -30,7 +30,7 @@ from schemas.memories import (
 from schemas.messages import Id
 from workers.api.api_route import ApiRoute
 from workers.api.bodies import Body
-from workers.api.errors import request_id, responses
+from workers.api.problems import request_id, responses
 from workers.api.state import Api, Tenant
 
 router = APIRouter(tags=["memories"], route_class=ApiRoute)
@@ -128,7 +128,7 @@ def delete_memory(api: Api, tenant: Tenant, memory_id: UUID) -> MemoryReceipt:
     return MemoryReceipt(outcome="deleted", id=memory_id, request_id=request_id())
 
 
-def _changed(api: Api, changed: Changed) -> MemoryReceipt:
+def _changed(api: Api, changed: MemoryChange) -> MemoryReceipt:
     if changed.outcome in {"edited", "corrected"}:
         api.waker.wake_up("embed")
     return MemoryReceipt(outcome=changed.outcome, id=changed.id, request_id=request_id())

@@ -16,8 +16,8 @@ from schemas.payloads import EditPayload, IngestPayload
 from workers.api.admission import Caller, caller_of, take_messages
 from workers.api.api_route import ApiRoute, DirectRoute
 from workers.api.bodies import LOOP_BYTES, Body, in_thread, parse, received
-from workers.api.errors import request_id, responses
 from workers.api.openapi import body_of
+from workers.api.problems import request_id, responses
 from workers.api.state import Api, ApiState, Tenant, state_of
 
 router = APIRouter(tags=["messages"], route_class=ApiRoute)

@@ -32,7 +32,7 @@ from schemas.people import (
 )
 from workers.api.api_route import ApiRoute
 from workers.api.bodies import Body
-from workers.api.errors import request_id, responses
+from workers.api.problems import request_id, responses
 from workers.api.state import Api, ApiState, Tenant
 
 router = APIRouter(tags=["users"], route_class=ApiRoute)

@@ -23,7 +23,7 @@ from sqlalchemy import text
 from ops.dev import shipped
 from ops.dev.eval.measures import Row, means, recalled_text
 from ops.dev.eval.samples import read_talk
-from ops.dev.figures import Outcome, Say
+from ops.dev.figures import Report, Say
 from ops.dev.shipped import Shipped
 from pipeline.clients.protocols import Completion, Prompt
 from pipeline.enrich.facts.fact_model import LanguageModelExtractor
@@ -172,7 +172,7 @@ _STORED = text("""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stored:
+class LearnedMemory:
     """A memory that was learned."""
 
     id: str
@@ -186,11 +186,11 @@ class Stored:
     superseded_by: frozenset[str]
 
 
-def judge(settings: Settings, say: Say) -> Outcome:
+def judge(settings: Settings, say: Say) -> Report:
     """Return the figures of both ways to learn, each in a database of its own."""
     sample = read_memory_sample()
     found = {way: _judge_way(settings, sample, way, say) for way in (RULES, MODEL)}
-    return Outcome(
+    return Report(
         found=found,
         violations=[
             f"{way}: {counts['leaks']} shown where they may not be, {counts['from_bots']} learned from bots"
@@ -241,12 +241,12 @@ def _judge_way(settings: Settings, sample: MemorySample, way: str, say: Say) -> 
     return found
 
 
-def _stored(backscroll: Shipped, sample: MemorySample) -> dict[str, Stored]:
+def _stored(backscroll: Shipped, sample: MemorySample) -> dict[str, LearnedMemory]:
     with backscroll.database.tenant(backscroll.tenant) as connection:
         rows = connection.execute(_STORED).all()
     facts = sample.facts.values()
     return {
-        str(row.id): Stored(
+        str(row.id): LearnedMemory(
             id=str(row.id),
             owner=f"{row.scope} {row.user_id or ''}",
             content=row.content,
@@ -259,7 +259,7 @@ def _stored(backscroll: Shipped, sample: MemorySample) -> dict[str, Stored]:
     }
 
 
-def _from_bots(sample: MemorySample, stored: Iterable[Stored]) -> int:
+def _from_bots(sample: MemorySample, stored: Iterable[LearnedMemory]) -> int:
     """Count what only the bot has said and was learned all the same."""
     contents = [memory.content.lower() for memory in stored if not memory.facts]
     return sum(
@@ -268,9 +268,9 @@ def _from_bots(sample: MemorySample, stored: Iterable[Stored]) -> int:
     )
 
 
-def _duplicates(stored: Iterable[Stored]) -> int:
+def _duplicates(stored: Iterable[LearnedMemory]) -> int:
     """Count pairs of current memories of one owner and chat that hold the same fact or say the same."""
-    places: dict[tuple[str, str], list[Stored]] = defaultdict(list)
+    places: dict[tuple[str, str], list[LearnedMemory]] = defaultdict(list)
     for memory in stored:
         for chat in memory.chats if not memory.superseded_by else ():
             places[memory.owner, chat].append(memory)
@@ -283,7 +283,7 @@ def _duplicates(stored: Iterable[Stored]) -> int:
 
 
 def _ask(
-    backscroll: Shipped, sample: MemorySample, question: MemoryQuestion, stored: Mapping[str, Stored]
+    backscroll: Shipped, sample: MemorySample, question: MemoryQuestion, stored: Mapping[str, LearnedMemory]
 ) -> tuple[int, Row]:
     """Return how much is shown that may not be, and whether the answer stands in contexts with and without memories."""
     options = {"user_id": question.asker, "as_of": question.as_of}
@@ -306,7 +306,7 @@ def _ask(
     return leaked, row
 
 
-def _fact(fact: PlantedFact, stored: Mapping[str, Stored]) -> Row:
+def _fact(fact: PlantedFact, stored: Mapping[str, LearnedMemory]) -> Row:
     """Return whether a fact was learned, and what it replaces superseded, where both were."""
     newer, older = (
         [memory for memory in stored.values() if held in memory.facts] for held in (fact.id, fact.replaces)
@@ -320,7 +320,9 @@ def _fact(fact: PlantedFact, stored: Mapping[str, Stored]) -> Row:
     return row
 
 
-def _is_superseded(older: Iterable[Stored], newer: Collection[Stored], stored: Mapping[str, Stored]) -> bool:
+def _is_superseded(
+    older: Iterable[LearnedMemory], newer: Collection[LearnedMemory], stored: Mapping[str, LearnedMemory]
+) -> bool:
     """Tell whether each memory of the older fact is superseded by one of the newer, or by what came after that."""
     by = {memory.id for memory in newer}
     since = min(memory.said_at for memory in newer)
