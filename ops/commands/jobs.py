@@ -162,8 +162,7 @@ def replay(call: Call, options: ChangeOptions) -> None:
                 queues.enqueue_payload(queue, payload, trace_id)
 
         changed = dead_letters.replay(opened.database, items, enqueue)
-        kinds = {"ingest" if item.kind == ARRIVAL else item.kind for item in changed.items}
-        connection.wake(opened.settings, *sorted(kinds & set(KINDS)))
+        connection.wake(opened.settings, *changed.kinds)
     _answer(call, changed, "replayed", "due now")
 
 

@@ -29,8 +29,6 @@ def _group() -> None:
 def export(
     model: Annotated[str, "A model on the Hugging Face hub, or its folder."],
     folder: Annotated[Path, "The folder to make; it must not be there yet."],
-    query_prefix: Annotated[str | None, "Put before questions (default: what the model says)."] = None,
-    document_prefix: Annotated[str | None, "Put before other texts (default: what the model says)."] = None,
     min_cosine: Annotated[
         float, typer.Option(min=0, max=1, help="Refuse a graph whose vectors are less like the model's.")
     ] = 0.99,
@@ -54,13 +52,7 @@ def export(
 
     def make(new: Path) -> None:
         loaded = original.load()
-        own_query, own_document = onnx_export.prefixes(loaded)
-        onnx_export.write(
-            loaded,
-            new,
-            query_prefix=(own_query or original.space.query_prefix) if query_prefix is None else query_prefix,
-            document_prefix=own_document if document_prefix is None else document_prefix,
-        )
+        onnx_export.write(loaded, new, original.space.query_prefix)
         likeness = onnx_export.compare(original, new, _texts())
         size = sum(path.stat().st_size for path in new.iterdir())
         facts.update(

@@ -115,16 +115,10 @@ class CrossEncoderReranker:
                 if self._loaded is None:
                     self._loaded = self._load()
                 pairs = [(query, text[:MAX_CHARS]) for text in texts]
-                predictions = [
-                    float(value)
-                    for value in self._loaded.predict(pairs, show_progress_bar=False, convert_to_numpy=True)
-                ]
+                values = self._loaded.predict(pairs, show_progress_bar=False, convert_to_numpy=True)
+                return _shares([float(value) for value in values])
             except (OSError, RuntimeError, ValueError, TypeError, MemoryError) as error:
                 raise ProviderUnavailable(f"The reranker {self.model} failed: {error}") from error
-        # map logits to the scale from 0 to 1 that other models answer in
-        if all(0 <= value <= 1 for value in predictions):
-            return predictions
-        return [1 / (1 + math.exp(-max(min(value, 50.0), -50.0))) for value in predictions]
 
     def _load(self) -> Any:
         processors.share()

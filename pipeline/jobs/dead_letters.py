@@ -16,7 +16,7 @@ from pipeline.store.connections.transactions import batched
 from pipeline.store.jobs import backfill_rows, job_admin, jobs
 from pipeline.store.jobs.jobs import NewJob
 from schemas import kinds
-from schemas.kinds import ARRIVAL, BACKFILL, INGEST, PAYLOAD, SUMMARIZE
+from schemas.kinds import ARRIVAL, BACKFILL, INGEST, KINDS, PAYLOAD, SUMMARIZE
 
 DROPPABLE = kinds.DROPPABLE | {PAYLOAD}
 DROPPED = "dropped by an operator"
@@ -64,6 +64,11 @@ class ChangedJobs:
     items: list[ListedJob]
     # unchanged: running now, changed meanwhile, or not to be given up
     left: list[ListedJob]
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of jobs whose workers are to be woken."""
+        return sorted({"ingest" if item.kind == ARRIVAL else item.kind for item in self.items} & set(KINDS))
 
 
 def listing(

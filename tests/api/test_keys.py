@@ -11,10 +11,9 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.store.connections.database import Database
 from schemas.settings import Settings
-from tests.api.conftest import CHAT, away, body, problem_of, said
+from tests.api.conftest import CHAT, body, problem_of, said
 from tests.conftest import TENANT
 from tests.waiting import until
 from workers.api import keyring
@@ -203,23 +202,6 @@ def test_whatever_stores_what_people_wrote_counts_as_a_message_of_the_day(client
         ):
             refused = bot.request(method, path, json=sent)
             assert "3 messages a day" in problem_of(refused, 429)["detail"], path
-
-
-def test_with_postgres_away_a_known_key_goes_on_and_another_is_asked_to_come_again(
-    client: httpx.Client, postgres: EmbeddedPostgres, database_name: str
-) -> None:
-    known, new = made(client), made(client)
-    with using(client, known["key"]) as old, using(client, new["key"]) as unread:
-        assert old.get("/v1/keys/current").status_code == 200
-        with away(postgres, database_name):
-            deadline = time.monotonic() + 3 * keyring.FRESH_SECONDS
-            while time.monotonic() < deadline:
-                assert old.get("/v1/keys/current").status_code == 200
-                time.sleep(0.1)
-            refused = unread.get("/v1/keys/current")
-            assert problem_of(refused, 503)["type"] == "urn:backscroll:problem:unavailable"
-            assert int(refused.headers["retry-after"]) > 0
-        assert old.get("/v1/keys/current").status_code == unread.get("/v1/keys/current").status_code == 200
 
 
 def test_when_a_key_was_used_is_written_within_seconds(client: httpx.Client) -> None:

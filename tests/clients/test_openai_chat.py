@@ -124,12 +124,3 @@ def test_a_redirect_is_not_followed_and_what_the_operator_must_mend_is_named(
         with pytest.raises(ProviderUnavailable, match="BACKSCROLL_OPENAI_BASE_URL"):
             model.complete(PLAIN, timeout_seconds=5)
     assert other.requests == []
-
-
-def test_without_a_key_none_of_the_environment_is_sent(
-    server: ChatServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "of-something-else")
-    with closing(OpenAIChatModel("m", base_url=server.url)) as model:
-        model.complete(PLAIN, timeout_seconds=5)
-    assert server.keys == ["Bearer none"]

@@ -64,9 +64,11 @@ def test_the_ledger_has_a_providers_own_count_and_its_id_of_each_request(
     assert kept == [("req_one", "answered", 100), ("req_two", "unavailable", 0)]
 
 
+@pytest.mark.parametrize(("key", "said"), [("sk-mine", "Bearer sk-mine"), (None, "Bearer none")])
 def test_nothing_of_the_environment_is_sent_but_the_key_that_the_settings_name(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, key: str | None, said: str
 ) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "of-something-else")
     monkeypatch.setenv("OPENAI_ORG_ID", "org-of-something-else")
     monkeypatch.setenv("OPENAI_PROJECT_ID", "proj-of-something-else")
     monkeypatch.setenv(
@@ -78,9 +80,9 @@ def test_nothing_of_the_environment_is_sent_but_the_key_that_the_settings_name(
         sent.append(str(headers))
         return 200, {}, Reply(text="bien").encoded()
 
-    with serving(answer) as url, closing(OpenAIChatModel("m", base_url=url, api_key="sk-mine")) as model:
+    with serving(answer) as url, closing(OpenAIChatModel("m", base_url=url, api_key=key)) as model:
         model.complete(PROMPT, timeout_seconds=60)
-    assert "Bearer sk-mine" in sent[0]
+    assert said in sent[0]
     assert "something-else" not in sent[0]
 
 

@@ -54,10 +54,11 @@ class Likeness:
     least: float
 
 
-def write(
-    model: "SentenceTransformer", folder: Path, *, query_prefix: str = "", document_prefix: str = ""
-) -> None:
-    """Write a model into a folder. Raises `InvalidInput`, which names the difference, for a model unlike BERT."""
+def write(model: "SentenceTransformer", folder: Path, query_prefix: str) -> None:
+    """Write a model into a folder, with its own prefixes; `query_prefix` where it names none for questions.
+
+    Raises `InvalidInput`, which names the difference, for a model unlike BERT.
+    """
     encoder, pooling = _parts(model)
     config = encoder.config
     kind = config.model_type
@@ -73,12 +74,13 @@ def write(
     distances = _distances(encoder, positions) if kind == "mpnet" else None
     onnx_graph.write(folder / GRAPH, weights, shape, distances)
     model.tokenizer.backend_tokenizer.save(str(folder / TOKENIZER))
+    prompts = {name: text for name, text in model.prompts.items() if text}
     about = About(
         dimensions=config.hidden_size,
         max_pieces=min(model.max_seq_length or positions, positions),
         pooling=pooling,
-        query_prefix=query_prefix,
-        document_prefix=document_prefix,
+        query_prefix=prompts.get("query", query_prefix),
+        document_prefix=prompts.get("document") or prompts.get("passage", ""),
     )
     about.write(folder)
 
@@ -146,9 +148,3 @@ def _distances(encoder: Any, positions: int) -> Any:
         torch.arange(1 - positions, positions), num_buckets=encoder.config.relative_attention_num_buckets
     )
     return inner.relative_attention_bias.weight.detach()[buckets].float().numpy()
-
-
-def prefixes(model: "SentenceTransformer") -> tuple[str, str]:
-    """Return the model's own prefixes of queries and of documents."""
-    prompts = {name: text for name, text in model.prompts.items() if text}
-    return prompts.get("query", ""), prompts.get("document", "") or prompts.get("passage", "")

@@ -244,9 +244,7 @@ class _Graph:
 
     def _first_of(self, table: str, axes: int) -> str:
         """Cut a table to as many rows (with two `axes`, also columns) as there are word pieces."""
-        count = self.add(
-            "Gather", [self.add("EncoderShape", [INPUT]), self.constant("pieces_axis", np.array([1]))]
-        )
+        count = self.add("Gather", [self.add("Shape", [INPUT]), self.constant("pieces_axis", np.array([1]))])
         for axis in range(axes):
             start = self.constant("zero", np.array([0]))
             table = self.add("Slice", [table, start, count, self.constant(f"axis_{axis}", np.array([axis]))])

@@ -20,7 +20,6 @@ from pipeline.store.operations import counters
 from schemas.backfills import FOR_GOOD, BackfillKind, BackfillRequest
 from schemas.base import Closed
 from schemas.errors import InvalidInput, NotFound
-from schemas.kinds import ARRIVAL, KINDS
 from schemas.messages import Id, Name, RowId
 from workers import queues
 from workers.api.admission import caller_of
@@ -79,7 +78,7 @@ def post_replay(request: Request, api: Api, tenant: Tenant, wanted: Form[JobChan
     """Make jobs due at once, with all their attempts again."""
     enqueue = partial(queues.enqueue_payload, api.waker.celery)
     changed = dead_letters.replay(api.database, _chosen(api, tenant, wanted), enqueue)
-    for kind in {"ingest" if item.kind == ARRIVAL else item.kind for item in changed.items} & set(KINDS):
+    for kind in changed.kinds:
         api.waker.wake_up(kind)
     return page(request, "changed", changed=changed, done="due now", back="jobs")
 
