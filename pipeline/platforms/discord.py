@@ -228,6 +228,7 @@ _TYPES = {
 _THREADS = (10, 11, 12)
 _DIRECT = 1
 _FORWARD = 1
+_EPHEMERAL = 64
 
 
 def parse_events(value: Any) -> Iterator[Event]:
@@ -306,6 +307,11 @@ def _event_message(raw: dict[str, Any], where: str, *, edits: bool = False) -> I
             return
     # Discord does not say whether a channel of a server is a thread
     chat = _event_chat(raw.get("channel_id"), None if raw.get("guild_id") else "direct")
+    if isinstance(flags := raw.get("flags"), int) and flags & _EPHEMERAL:
+        # an answer that one person of the channel sees
+        asked = fields.dict_of(raw.get("interaction_metadata")) or fields.dict_of(raw.get("interaction"))
+        person = fields.id_of(fields.dict_of(asked, "user").get("id"), "d.interaction_metadata.user.id")
+        chat = _event_chat(f"{raw.get('channel_id')}@{person}", "direct")
     record = _record(raw, where, chat)
     if left_out is not None and isinstance(record, Skipped):
         return
@@ -328,6 +334,7 @@ def _record(raw: dict[str, Any], where: str, chat: ChatIn) -> ReadMessage:
     passed_on = [fields.dict_of(shot, "message") for shot in shots]
     texts = [fields.text_of(raw.get("content")), *embed_texts(raw.get("embeds"), whole=by_bot)]
     texts += _shown(raw.get("components"))
+    texts += [fields.text_of(file.get("description")) for file in fields.dicts_of(raw.get("attachments"))]
     for message in passed_on:
         content = fields.text_of(message.get("content"))
         texts += [content, *embed_texts(message.get("embeds"), whole=not content)]

@@ -173,8 +173,13 @@ def edited(record: ReadMessage, edited_at: object) -> Iterator[Event]:
 
 def edit_alone(
     where: str, chat_id: str, external_id: str, content: str, edited_at: object, *, sender_id: str | None
-) -> Edit:
-    """Return an edit without its whole message. Raises `ValueError` for values that cannot be stored."""
+) -> Edit | Skipped:
+    """Return an edit without its whole message; counted if what it says now is of no kind that is read.
+
+    Raises `ValueError` for values that cannot be stored.
+    """
+    if not content:
+        return Skipped(where=where, reason="edit without text")
     at = time_of(edited_at, "the time of the edit")
     return Edit(
         where=where,
@@ -443,6 +448,16 @@ def quoted(text: str, author: object = None) -> str:
     """
     by = f"{name}: " if (name := name_of(author)) else ""
     return "\n".join(f"> {line}" for line in f"{by}{text}".splitlines()) if text else ""
+
+
+def card(name: object, *reached: object) -> str:
+    """Return the name on a contact's card, and how the person is reached; empty without that.
+
+    >>> card("Ọlá", "+234 1", None, "o@la.ng"), card("Ọlá", "")
+    ('Ọlá: +234 1, o@la.ng', '')
+    """
+    found = ", ".join(filter(None, map(text_of, reached)))
+    return ": ".join(filter(None, (name_of(name), found))) if found else ""
 
 
 def location(latitude: object, longitude: object, *names: object) -> str:

@@ -53,12 +53,13 @@ def _event(raw: dict[str, Any], where: str, names: Mapping[tuple[str, str], str]
     content = fields.dict_of(raw.get("content"))
     chat = ChatIn(chat_id=chat_id, platform="matrix")
     match kind:
+        case _ if "m.new_content" in content:
+            yield _edit(raw, content, where, chat_id)
         case "m.room.message" | "m.sticker":
             yield from _message(raw, content, where, chat, names)
         case "m.room.redaction":
             redacts = raw.get("redacts") or content.get("redacts")
-            by = f"matrix:{fields.id_of(raw.get('sender'), 'sender')}"
-            yield fields.deletion(where, chat_id, redacts, "redacts", by=by)
+            yield fields.deletion(where, chat_id, redacts, "redacts", by=_sender(raw))
         case "m.room.power_levels":
             yield Moderators(where=where, chat_id=chat_id, people=_moderators(content), former=None)
         case "m.room.member":
@@ -79,6 +80,28 @@ def _event(raw: dict[str, Any], where: str, names: Mapping[tuple[str, str], str]
             yield from _other(raw, content, where, chat, names)
 
 
+def _edit(raw: dict[str, Any], content: dict[str, Any], where: str, chat_id: str) -> Event:
+    """Return the edit of a message, or of a poll."""
+    new, relation = fields.dict_of(content, "m.new_content"), fields.dict_of(content, "m.relates_to")
+    new = new if "msgtype" in new or _is_poll(new) else _classic(new)
+    return fields.edit_alone(
+        where,
+        chat_id,
+        fields.id_of(relation.get("event_id"), "m.relates_to.event_id"),
+        fields.with_media(_text(new, answers=False), _media(new)),
+        raw.get("origin_server_ts"),
+        sender_id=_sender(raw),
+    )
+
+
+def _sender(raw: dict[str, Any]) -> str:
+    return f"matrix:{fields.id_of(raw.get('sender'), 'sender')}"
+
+
+def _is_poll(content: dict[str, Any]) -> bool:
+    return _POLL in content or f"{_UNSTABLE_POLL}.start" in content
+
+
 def _moderators(content: dict[str, Any]) -> tuple[str, ...]:
     """Return the users who may redact what others sent, which takes a power of 50 unless the room says another."""
     least = content.get("redact", 50)
@@ -97,7 +120,7 @@ def _other(
     names: Mapping[tuple[str, str], str],
 ) -> Iterator[Event]:
     """Yield what somebody sent that is no plain message: a poll's words, or those of a new kind, with a note of it."""
-    kind, is_poll = str(raw["type"]), _POLL in content or f"{_UNSTABLE_POLL}.start" in content
+    kind, is_poll = str(raw["type"]), _is_poll(content)
     noted = None if is_poll else KINDS.by_name(where, kind)
     if noted is not None:
         yield noted
@@ -105,7 +128,7 @@ def _other(
         return
     if not is_poll:
         content = _classic(content)
-    sender = f"matrix:{fields.id_of(raw.get('sender'), 'sender')}"
+    sender = _sender(raw)
     record = _record(raw, content, fields.dict_of(content.get("m.relates_to")), where, chat, sender, names)
     if noted is None or not isinstance(record, Skipped):
         yield from (chat, record)
@@ -132,12 +155,10 @@ def _message(
         yield fields.not_kept(where, "redacted")
         return
     relation = fields.dict_of(content.get("m.relates_to"))
-    sender = f"matrix:{fields.id_of(raw.get('sender'), 'sender')}"
+    sender = _sender(raw)
     if relation.get("rel_type") == "m.replace":
-        new = fields.dict_of(content.get("m.new_content"))
-        external_id = fields.id_of(relation.get("event_id"), "m.relates_to.event_id")
-        text, at = fields.with_media(_text(new, answers=False), _media(new)), raw.get("origin_server_ts")
-        yield fields.edit_alone(where, chat.chat_id, external_id, text, at, sender_id=sender)
+        # an edit says what is new
+        yield fields.not_kept(where, "m.replace")
         return
     kind = str(content.get("msgtype", raw["type"]))
     if (noted := KINDS.by_name(where, kind)) is not None:
@@ -209,7 +230,7 @@ def _text(content: dict[str, Any], *, answers: bool) -> str:
         question, *options = map(_words, (poll.get("question"), *fields.dicts_of(poll.get("answers"))))
         return f"[poll] {question}: {' / '.join(options)}" if poll else ""
     if content.get("msgtype") == "m.location":
-        return f"[location {body}]"
+        return fields.location("", "", body, fields.text_of(content.get("geo_uri")).removeprefix("geo:"))
     if answers and body.startswith("> "):
         # older clients quote what they answer
         lines = body.split("\n")

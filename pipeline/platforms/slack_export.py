@@ -376,14 +376,15 @@ def with_shared_message(item: Mapping[str, Any]) -> str:
 
 
 def text_of_file(file: Mapping[str, Any]) -> str:
-    """Return the text written with a file, and the beginning of Slack's transcript of it.
+    """Return the text written with a file, of an email or a snippet the text itself, and of speech Slack's transcript.
 
     >>> text_of_file({"initial_comment": {"comment": "see page 3"}, "transcription": {"preview": {"content": "hello"}}})
     'see page 3\\nhello'
     """
     comment = dict_of(file.get("initial_comment")).get("comment")
     spoken = dict_of(dict_of(file.get("transcription")).get("preview")).get("content")
-    return "\n".join(filter(None, (text_of(comment), text_of(spoken))))
+    written = file.get("plain_text") or file.get("preview")
+    return "\n".join(filter(None, map(text_of, (comment, written, spoken))))
 
 
 # blocks of controls, of which what was chosen comes as an event

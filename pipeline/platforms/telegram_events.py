@@ -93,9 +93,33 @@ def _chat(raw: dict[str, Any]) -> ChatIn:
         # each subscriber of a channel talks with it alone
         topic_id = fields.id_of(topic.get("topic_id"), "direct_messages_topic.topic_id")
         return fields.chat_of("telegram", f"{plain_id}@{topic_id}", kind="direct")
+    if (alone := _alone_with(raw, chat)) is not None:
+        return fields.chat_of(
+            "telegram", f"{plain_id}@{fields.id_of(alone, 'receiver_user.id')}", kind="direct"
+        )
     # a direct chat has no title but a person's name, which would stay when they are forgotten
     kind: ChatKind = "direct" if chat.get("type") == "private" else "group"
     return fields.chat_of("telegram", chat_id, kind=kind, title=fields.text_of(chat.get("title")))
+
+
+def _alone_with(raw: dict[str, Any], chat: dict[str, Any]) -> object:
+    """Return the id of whoever alone sees a message of a chat besides the bot; None if the whole chat does.
+
+    Ephemeral messages are one person's in a group; a guest is called into somebody's direct chat with another person,
+    of which the id may be that of the other's chat with the bot.
+    """
+    sender, receiver = fields.dict_of(raw.get("from")), fields.dict_of(raw.get("receiver_user"))
+    if "ephemeral_message_id" in raw:
+        return (receiver if sender.get("is_bot") is True else sender).get("id")
+    if raw.get("guest_query_id") and chat.get("type") == "private":
+        return sender.get("id")
+    return None
+
+
+def _id(raw: dict[str, Any]) -> object:
+    """Return the id of a message; that of an ephemeral one is another's when it has expired."""
+    ephemeral = raw.get("ephemeral_message_id")
+    return raw.get("message_id") if ephemeral is None else f"{ephemeral}.{raw.get('date')}"
 
 
 def _message(raw: dict[str, Any], where: str, *, edits: bool, is_own: bool = False) -> Iterator[Event]:
@@ -135,10 +159,10 @@ def _record(raw: dict[str, Any], where: str, chat: ChatIn, *, is_own: bool) -> R
     by_bot = is_bot or bool(raw.get("sender_business_bot"))
     # a channel's post, or what an anonymous administrator writes, is the chat's own
     sender = in_name_of or person or fields.dict_of(raw.get("chat"))
-    external_id = fields.id_of(raw.get("message_id"), "message_id")
+    external_id = fields.id_of(_id(raw), "message_id")
     topic = raw.get("message_thread_id") if raw.get("is_topic_message") else None
     answers = fields.dict_of(raw.get("reply_to_message"))
-    answered = answers.get("message_id") if _is_here(answers, raw) else None
+    answered = _id(answers) if _is_here(answers, raw) else None
     return fields.read_message(
         where,
         chat.chat_id,
@@ -200,9 +224,18 @@ def _text(raw: dict[str, Any]) -> str:
         names = (place.get("title"), place.get("address"))
         texts.append(fields.location(point.get("latitude", ""), point.get("longitude", ""), *names))
     labels = {field: label for field, label in KINDS.words.items() if label and field in raw}
-    texts += [fields.labelled(label, raw[field], shown=f"[{label}]") for field, label in labels.items()]
+    texts += [fields.labelled(label, _own(raw[field]), shown=f"[{label}]") for field, label in labels.items()]
+    texts.append(fields.answers(fields.dict_of(raw, "web_app_data").get("data")))
+    person = fields.dict_of(raw.get("contact"))
+    texts.append(fields.card(_name(person), person.get("phone_number")))
     texts += [fields.labelled(field, value) for field, value in KINDS.unknown_in(raw).items()]
     return "\n".join(filter(None, texts))
+
+
+def _own(value: Any) -> Any:
+    """Return what is said in a service message without the message that it is about."""
+    held = value.items() if isinstance(value, dict) else ()
+    return {name: part for name, part in held if not name.endswith("_message")} if held else value
 
 
 def _media(raw: dict[str, Any]) -> list[dict[str, str]]:

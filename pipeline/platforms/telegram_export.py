@@ -237,6 +237,8 @@ def _text(raw: dict[str, Any]) -> str:
     if not isinstance(text := raw.get("text", ""), str | list):
         raise ValueError("text is neither a text nor a list of texts")  # noqa: TRY004  it is the file that is wrong
     texts = [fields.words(text, "text"), fields.words(raw.get("rich_message"))]
+    person = fields.dict_of(raw.get("contact_information"))
+    texts.append(fields.card(_full_name(person), person.get("phone_number")))
     if isinstance(poll := raw.get("poll"), dict):
         texts.append(_poll(poll))
     place = fields.dict_of(raw.get("location_information"))
@@ -279,8 +281,12 @@ def _media(raw: dict[str, Any]) -> list[dict[str, str]]:
     if "file" in raw:
         return [_named("document", raw.get("file_name") or raw["file"])]
     if isinstance(contact := raw.get("contact_information"), dict):
-        return [_named("contact", f"{contact.get('first_name', '')} {contact.get('last_name', '')}")]
+        return [fields.attachment("contact", _full_name(contact))]
     return []
+
+
+def _full_name(person: dict[str, Any]) -> str:
+    return " ".join(filter(None, (fields.text_of(person.get(part)) for part in ("first_name", "last_name"))))
 
 
 def _named(kind: str, path: object) -> dict[str, str]:

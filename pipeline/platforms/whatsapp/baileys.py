@@ -6,12 +6,20 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pipeline.platforms import fields, kinds
-from pipeline.platforms.records import Edit, Event, Moderators, NewNumber, OtherId, ReadMessage, Skipped
+from pipeline.platforms.records import (
+    Event,
+    MemberChange,
+    Moderators,
+    NewNumber,
+    OtherId,
+    ReadMessage,
+    Skipped,
+)
 from schemas.errors import InvalidInput
 from schemas.messages import FORWARDED, ChatIn, ChatKind
 
 KINDS = kinds.load("baileys")
-_PHONES = ("@s.whatsapp.net", "@c.us")
+_PHONES = ("@s.whatsapp.net", "@c.us", "@hosted")
 _MEDIA = {
     "imageMessage": "image",
     "videoMessage": "video",
@@ -35,7 +43,7 @@ def parse(value: Any) -> Iterator[Event]:
     """Parse a map of events, or `{"messages": […]}`. Raises `InvalidInput` for anything else."""
     if isinstance(value, dict) and isinstance(value.get("messages"), list):
         value = {"messages.upsert": value}
-    if not isinstance(value, dict) or not value or not all("." in name for name in value):
+    if not isinstance(value, dict) or not value or not all("." in name or KINDS.fate(name) for name in value):
         raise InvalidInput(
             'the body holds no events of Baileys by their names, such as {"messages.upsert": {"messages": […]}}',
             field="body",
@@ -58,9 +66,17 @@ def _participants(raw: dict[str, Any], where: str) -> Iterator[Event]:
         named, former = (people, ()) if action == "promote" else ((), people)
         yield Moderators(where=where, chat_id=_chat_id(raw, "id"), people=named, former=former)
     elif action == "modify" and len(people) == 1 and raw.get("author"):
-        yield NewNumber(where=where, chat_id=_person(raw["author"]), to=people[0], at=None)
+        yield NewNumber(
+            where=where, chat_id=_person(raw["author"], raw.get("authorPn")), to=people[0], at=None
+        )
     else:
         yield fields.not_kept(where, f"participants: {action}")
+
+
+def _mapping(raw: dict[str, Any], where: str) -> Iterator[Event]:
+    """Yield that two ids are one person's."""
+    both = _person({"phoneNumber": raw.get("pn") or raw.get("jid"), "lid": raw.get("lid")})
+    yield OtherId(where=where, other_id=_person(fields.id_of(raw.get("lid"), "lid")), id=both)
 
 
 def _group(raw: dict[str, Any], where: str) -> Iterator[Event]:
@@ -68,6 +84,8 @@ def _group(raw: dict[str, Any], where: str) -> Iterator[Event]:
     if title:
         yield fields.chat_of("whatsapp", _chat_id(raw, "id"), kind="group", title=title)
     if people:
+        everyone = tuple(map(_person, people))
+        yield MemberChange(where=where, chat_id=_chat_id(raw, "id"), joined=everyone, left=())
         admins = tuple(_person(person) for person in people if person.get("admin"))
         yield Moderators(where=where, chat_id=_chat_id(raw, "id"), people=admins, former=None)
     if not title and not people:
@@ -84,7 +102,7 @@ def _person(jid: object, other: object = None) -> str:
     chosen = next((i for i in ids if i.endswith(_PHONES)), ids[0])
     user, _, server = chosen.partition("@")
     # a device of theirs stands after a colon
-    number = user.partition(":")[0]
+    number, server = user.partition(":")[0], server.removeprefix("hosted.")
     return f"whatsapp:{number}" if f"@{server}" in ("@", *_PHONES) else f"whatsapp:{number}@{server}"
 
 
@@ -146,7 +164,7 @@ def _deletion(key: dict[str, Any], where: str, at: object = None) -> Iterator[Ev
     yield fields.deletion(where, _chat_id(key), key.get("id"), "key.id", by=_by(key), at=_seconds(at))
 
 
-def _edit(key: dict[str, Any], where: str, content: Any, at: object) -> Edit:
+def _edit(key: dict[str, Any], where: str, content: Any, at: object) -> Event:
     text = _shown(content)
     external_id = fields.id_of(key.get("id"), "key.id")
     return fields.edit_alone(where, _chat_id(key), external_id, text, _seconds(at), sender_id=_by(key))
@@ -165,8 +183,12 @@ def _update(raw: dict[str, Any], where: str) -> Iterator[Event]:
 def _message(raw: dict[str, Any], where: str) -> Iterator[Event]:
     # the key of a message sent by the bot does not name the bot
     key = {"participant": raw.get("participant"), **fields.dict_of(raw.get("key"))}
-    jid = str(key.get("remoteJid"))
     kind, held = _content(raw.get("message"))
+    jid, sender = str(key.get("remoteJid")), key.get("participant")
+    if jid.endswith("@broadcast") and jid != "status@broadcast" and sender and not key.get("fromMe"):
+        # what somebody sends to a list comes to each on it alone
+        jid = str(sender)
+        key |= {"remoteJid": jid, "remoteJidAlt": _other(key, "participant"), "participant": None}
     if jid.endswith("@broadcast"):
         yield fields.not_kept(where, "broadcast")
     elif kind == "protocolMessage" and held.get("type") in (*_REVOKE, *_EDIT):
@@ -288,8 +310,7 @@ def _text(kind: str, held: dict[str, Any]) -> str:
 def _phones(card: dict[str, Any]) -> str:
     """Return the name and the numbers on a contact's card; empty without a number."""
     numbers = re.findall(r"^(?:item\d+\.)?TEL[^:\n]*:(.+)$", str(card.get("vcard") or ""), re.MULTILINE)
-    name = fields.name_of(card.get("displayName"))
-    return ": ".join(filter(None, (name, ", ".join(number.strip() for number in numbers)))) if numbers else ""
+    return fields.card(card.get("displayName"), *numbers)
 
 
 # where each event holds its items, and what reads one of them
@@ -298,6 +319,8 @@ _READERS: dict[str, tuple[str, Callable[[dict[str, Any], str], Iterator[Event]]]
     "messages.update": ("", _update),
     "messages.delete": ("keys", _deleted),
     "group-participants.update": ("", _participants),
+    "lid-mapping.update": ("", _mapping),
+    "chats.phoneNumberShare": ("", _mapping),
     "groups.update": ("", _group),
     "groups.upsert": ("", _group),
 }

@@ -10,13 +10,14 @@ from functools import partial
 from typing import Any
 
 from pipeline.platforms import fields, kinds
-from pipeline.platforms.records import Account, Event, NewNumber, OtherId, ReadMessage, Skipped
+from pipeline.platforms.records import Account, Event, MemberChange, NewNumber, OtherId, ReadMessage, Skipped
 from schemas.errors import InvalidInput
 from schemas.messages import FORWARDED, ChatIn
 
 KINDS = kinds.load("whatsapp_cloud")
 _MEDIA = {"image": "image", "video": "video", "audio": "audio", "voice": "audio", "sticker": "sticker"}
 _MEDIA |= {"document": "document"}
+_READ = ("messages", "message_echoes", "statuses", "groups", "user_id_update")
 _CHANGED_NUMBER = ("user_changed_number", "customer_changed_number", "user_changed_user_id")
 
 
@@ -59,6 +60,16 @@ def _change(raw: dict[str, Any], where: str) -> Iterator[Event]:
             at = fields.time_of(sent, "messages.timestamp")
             used, other = _person(number, "contacts.wa_id"), _person(hidden, "contacts.user_id")
             yield OtherId(where=where, other_id=other, id=used, at=at, account=account)
+    for change in fields.dicts_of(value.get("user_id_update")):
+        ids = fields.dict_of(change.get("user_id"))
+        told = {"from": change.get("wa_id"), "timestamp": change.get("timestamp")}
+        held = {
+            "previous_user_id": ids.get("previous"),
+            "user_id": ids.get("current"),
+            "wa_id": change.get("wa_id"),
+        }
+        yield from _changed_number(told, held, where, fields.time_of(change.get("timestamp"), "timestamp"))
+    yield from fields.each_of(fields.list_of(value.get("groups"), "groups"), f"{where}.value.groups", _group)
     for _ in fields.list_of(value.get("statuses"), "statuses"):
         yield fields.not_kept(where, "statuses")
     # what was written before the business came: in threads, each with the customer's number, or an error
@@ -68,9 +79,33 @@ def _change(raw: dict[str, Any], where: str) -> Iterator[Event]:
         yield from fields.each_of(
             fields.list_of(thread.get("messages"), "messages"), f"{where}.value.history", past
         )
-    if not history and not any(value.get(field) for field in ("messages", "message_echoes", "statuses")):
+    if not history and not any(map(value.get, _READ)):
         field = str(raw.get("field"))
         yield KINDS.by_name(where, field) or fields.not_kept(where, field)
+
+
+def _group(raw: dict[str, Any], where: str) -> Iterator[Event]:
+    """Yield the new title of a group, and who came or left."""
+    kind = str(raw.get("type"))
+    came, left = (
+        tuple(
+            _person(person.get("wa_id") or person.get("user_id"), listed)
+            for person in fields.dicts_of(raw.get(listed))
+        )
+        for listed in ("added_participants", "removed_participants")
+    )
+    subject = fields.dict_of(raw.get("group_subject"))
+    title = fields.text_of(raw.get("subject") or (subject.get("update_successful") and subject.get("text")))
+    if not (came or left or title):
+        yield fields.not_kept(where, kind)
+        return
+    chat = fields.chat_of(
+        "whatsapp", f"whatsapp:{fields.id_of(raw.get('group_id'), 'group_id')}", kind="group", title=title
+    )
+    yield chat
+    if came or left:
+        at = fields.time_of(raw.get("timestamp"), "timestamp")
+        yield MemberChange(where=where, chat_id=chat.chat_id, joined=came, left=left, at=at)
 
 
 def _person(identifier: object, name: str) -> str:
@@ -132,7 +167,8 @@ def _changed_number(
     new = _person(number or hidden, "system.wa_id")
     if raw.get("from") and before:
         yield OtherId(where=where, other_id=_person(before, "system.previous_user_id"), id=former, at=at)
-    yield NewNumber(where=where, chat_id=former, to=new, at=at)
+    if new != former:
+        yield NewNumber(where=where, chat_id=former, to=new, at=at)
     if number and hidden:
         yield OtherId(where=where, other_id=_person(hidden, "system.user_id"), id=new)
 
@@ -200,7 +236,7 @@ def _answer(held: dict[str, Any]) -> str:
     reply = fields.dict_of(held.get(str(held.get("type")))) or next(map(fields.dict_of, held.values()), {})
     answers = fields.answers(reply.get("response_json"))
     label = fields.text_of(reply.get("title") or reply.get("body"))
-    if answers and reply.get("name") == "flow":
+    if answers and reply.get("name") != "address_message":
         label = ""
     texts = (label, fields.text_of(reply.get("description")), answers)
     return "\n".join(filter(None, texts)) or fields.labelled(str(held.get("type")), held)
@@ -208,15 +244,9 @@ def _answer(held: dict[str, Any]) -> str:
 
 def _numbers(card: dict[str, Any]) -> str:
     """Return the name and the numbers on a contact's card, and its addresses; empty without any."""
-    phones = [
-        fields.text_of(phone.get("phone") or phone.get("wa_id"))
-        for phone in fields.dicts_of(card.get("phones"))
-    ]
-    mails = [fields.text_of(mail.get("email")) for mail in fields.dicts_of(card.get("emails"))]
-    found = ", ".join(filter(None, (*phones, *mails)))
-    return (
-        f"{fields.name_of(fields.dict_of(card.get('name')).get('formatted_name'))}: {found}" if found else ""
-    )
+    phones = [phone.get("phone") or phone.get("wa_id") for phone in fields.dicts_of(card.get("phones"))]
+    mails = [mail.get("email") for mail in fields.dicts_of(card.get("emails"))]
+    return fields.card(fields.dict_of(card.get("name")).get("formatted_name"), *phones, *mails)
 
 
 def _ordered(item: dict[str, Any]) -> str:
