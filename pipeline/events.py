@@ -240,6 +240,7 @@ def with_accounts(database: Database, tenant_id: str, events: Sequence[Event]) -
     """Return the events without `Account`, whose name is in no id where it is the tenant's first on its platform.
 
     So the chats that were there before a second account keep their ids. A key for some chats makes none the first.
+    Where accounts are told apart by whoever passes events on, the first is the one without a name.
     """
     if not any(isinstance(event, Account) for event in events):
         return list(events)
@@ -250,9 +251,11 @@ def with_accounts(database: Database, tenant_id: str, events: Sequence[Event]) -
             with database.tenant(tenant_id) as connection:
                 known = chats.accounts(connection, event.platform)
                 if event.account not in known and (known or not database.only_chats):
-                    chats.add_account(connection, tenant_id, event.platform, event.account)
+                    for account in ("", event.account) if event.is_stated and not known else (event.account,):
+                        chats.add_account(connection, tenant_id, event.platform, account)
                     known = chats.accounts(connection, event.platform)
-            first = f"@{event.account}" if event.account in (known or [event.account])[:1] else ""
+            is_first = known[0] == event.account if known else not event.is_stated
+            first = f"@{event.account}" if is_first else ""
         else:
             kept.append(_without(event, first) if first else event)
     return kept

@@ -236,6 +236,8 @@ class Account:
     where: str
     platform: str
     account: str
+    # by whoever passes the events on, as they do not say it; those that come without a name are another account's
+    is_stated: bool = False
 
 
 Event = (
