@@ -40,6 +40,11 @@ _PLACEHOLDER = re.compile("|".join(f"(?P<{kind}>{words})" for kind, words in _SE
 _FILE = re.compile(r"(?:파일|File): (?P<name>\S.*)")
 _DELETED = re.compile(r"삭제된 메시지입니다\.?|This message (?:was|has been) deleted\.?")
 
+# on a PC a line of its own below a message, on a Mac somebody's message
+_SYSTEM = re.compile(
+    r".+님이 (?:나갔습니다|들어왔습니다|.+님을 초대(?:했|하였)습니다)\.?|.+ (?:left|joined|invited .+ to) this chatroom\.?"
+)
+
 _Entry = tuple[str, datetime, str, str]
 
 
@@ -61,8 +66,9 @@ def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
             continue
         where, sent_at, sender, text = item
         plain, name = text.strip(), fields.name_of(sender)
-        if _DELETED.fullmatch(plain):
-            yield Skipped(where=where, reason="deleted message")
+        if _DELETED.fullmatch(plain) or _SYSTEM.fullmatch(plain):
+            reason = "system line" if _SYSTEM.fullmatch(plain) else "deleted message"
+            yield Skipped(where=where, reason=reason)
             continue
         sent, file = _PLACEHOLDER.fullmatch(plain), _FILE.fullmatch(plain)
         media = [fields.attachment(str(sent.lastgroup), "")] if sent else []
@@ -103,6 +109,9 @@ def _entries(lines: Iterable[str]) -> Iterator[_Entry | Skipped | Broken]:
     day, entry, size = None, None, 0
     for number, line in enumerate(lines, start=1):
         where, begins = f"line {number}", _begins(line)
+        if begins is None and _SYSTEM.fullmatch(line.strip()):
+            yield Skipped(where=where, reason="system line")
+            continue
         if begins is None:
             if entry is not None and size <= MAX_CONTENT_BYTES:
                 entry = (*entry[:3], f"{entry[3]}\n{line}")

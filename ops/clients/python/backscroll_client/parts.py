@@ -77,9 +77,11 @@ def _said(part: Any) -> tuple[str, bool]:
     kind = str(part.get("type") or "")
     if _UNSAID.search(kind) and not _GENERATED.search(kind):
         return "", False
-    for key in ("text", "refusal"):
-        if isinstance(part.get(key), str):
-            return part[key], False
+    for said in (part.get("text"), part.get("refusal")):
+        # in threads of assistants it stands one deeper
+        text = said.get("value") if isinstance(said, Mapping) else said
+        if isinstance(text, str):
+            return text, False
     within = [part, *(inner for inner in part.values() if isinstance(inner, Mapping))]
     mime = [inner.get(key) for inner in within for key in ("mime_type", "media_type", "mimetype")]
     named = (*filter(None, mime), kind, " ".join(map(str, part)))
