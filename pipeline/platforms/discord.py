@@ -7,7 +7,7 @@ Discord's webhooks over HTTP bring no messages of servers: a bot passes on what 
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import IO, Any
@@ -301,10 +301,6 @@ def _event_name(person: Mapping[str, Any], member: object) -> str:
 def _event_message(raw: dict[str, Any], where: str, *, edits: bool = False) -> Iterator[Event]:
     number = raw.get("type", 0)
     kind = _TYPES.get(number, str(number)) if isinstance(number, int) else str(number)
-    if (left_out := KINDS.by_name(where, kind)) is not None:
-        yield left_out
-        if isinstance(left_out, Skipped):
-            return
     # Discord does not say whether a channel of a server is a thread
     chat = _event_chat(raw.get("channel_id"), None if raw.get("guild_id") else "direct")
     if isinstance(flags := raw.get("flags"), int) and flags & _EPHEMERAL:
@@ -312,14 +308,14 @@ def _event_message(raw: dict[str, Any], where: str, *, edits: bool = False) -> I
         asked = fields.dict_of(raw.get("interaction_metadata")) or fields.dict_of(raw.get("interaction"))
         person = fields.id_of(fields.dict_of(asked, "user").get("id"), "d.interaction_metadata.user.id")
         chat = _event_chat(f"{raw.get('channel_id')}@{person}", "direct")
-    record = _record(raw, where, chat)
-    if left_out is not None and isinstance(record, Skipped):
-        return
-    yield chat
-    # Discord completes links after the message, which is no edit of its author's: any of those wins
-    yield from (
-        fields.edited(record, raw.get("edited_timestamp") or raw.get("timestamp")) if edits else [record]
-    )
+
+    def read() -> Iterable[Event]:
+        record = _record(raw, where, chat)
+        # Discord completes links after the message, which is no edit of its author's: any of those wins
+        at = raw.get("edited_timestamp") or raw.get("timestamp")
+        return fields.edited(record, at) if edits else [record]
+
+    yield from KINDS.events(where, kind, chat, read)
 
 
 def _record(raw: dict[str, Any], where: str, chat: ChatIn) -> ReadMessage:

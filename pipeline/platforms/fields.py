@@ -27,7 +27,17 @@ from pipeline.platforms.records import (
 )
 from schemas.base import FROM_PLATFORM, cut_name, in_words
 from schemas.errors import InvalidInput
-from schemas.messages import MAX_NAME_CHARS, MAX_TITLE_CHARS, ChatIn, ChatKind, Content, Id, MessageIn, SaidAt
+from schemas.messages import (
+    MAX_CONTENT_BYTES,
+    MAX_NAME_CHARS,
+    MAX_TITLE_CHARS,
+    ChatIn,
+    ChatKind,
+    Content,
+    Id,
+    MessageIn,
+    SaidAt,
+)
 
 _LIVE = ImportOptions()
 _ID, _TIME, _CONTENT = TypeAdapter(Id), TypeAdapter(SaidAt), TypeAdapter(Content)
@@ -58,6 +68,25 @@ def unreadable(line: str) -> str | None:
         before = line[max(0, match.start() - 20) : match.start()]
         return f'is not UTF-8: byte 0x{ord(match[0]) - 0xDC00:02X} after "{before}"'
     return None
+
+
+def joined(lines: Iterable[str], begins: Callable[[str], object]) -> Iterator[tuple[int, str, list[str]]]:
+    """Yield the lines that begin something, with their number and those that go on with it, up to a message's length.
+
+    >>> list(joined(["title", "1 a", "b", "2 c"], lambda line: line[0].isdigit()))
+    [(2, '1 a', ['b']), (4, '2 c', [])]
+    """
+    first, more, size = (0, ""), list[str](), 0
+    for number, line in enumerate(lines, start=1):
+        if begins(line):
+            if first[0]:
+                yield (*first, more)
+            first, more, size = (number, line), [], 0
+        elif size <= MAX_CONTENT_BYTES:
+            more.append(line)
+            size += len(line)
+    if first[0]:
+        yield (*first, more)
 
 
 def chat_of(

@@ -8,11 +8,12 @@ from functools import partial
 from typing import Any
 
 from pipeline.platforms import fields, kinds
-from pipeline.platforms.records import Event, Moderators, NewChatId, ReadMessage, Skipped
+from pipeline.platforms.records import Event, Moderators, NewChatId, ReadMessage
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn
 
 KINDS = kinds.load("matrix")
+_MESSAGES = ("m.room.message", "m.sticker")
 _POLL, _UNSTABLE_POLL = "m.poll", "org.matrix.msc3381.poll"
 _PROFILES = ("m.per_message_profile", "com.beeper.per_message_profile")
 # blocks of extensible content: those of a file, and what tells its kind
@@ -22,7 +23,6 @@ _BLOCKS = {
     for prefix in ("m.", "org.matrix.msc1767.")
     for block in ("image_details", "video_details", "audio_details", "voice", "image", "video", "audio")
 }
-_MEDIA = {"m.image": "image", "m.video": "video", "m.audio": "audio", "m.file": "document"}
 
 
 def parse(value: Any) -> Iterator[Event]:
@@ -55,8 +55,12 @@ def _event(raw: dict[str, Any], where: str, names: Mapping[tuple[str, str], str]
     match kind:
         case _ if "m.new_content" in content:
             yield _edit(raw, content, where, chat_id)
-        case "m.room.message" | "m.sticker":
-            yield from _message(raw, content, where, chat, names)
+        case "m.room.message" | "m.sticker" if not content:
+            # it was deleted before it was delivered
+            yield fields.not_kept(where, "redacted")
+        case "m.room.message" if fields.dict_of(content, "m.relates_to").get("rel_type") == "m.replace":
+            # an edit says what is new
+            yield fields.not_kept(where, "m.replace")
         case "m.room.redaction":
             redacts = raw.get("redacts") or content.get("redacts")
             yield fields.deletion(where, chat_id, redacts, "redacts", by=_sender(raw))
@@ -77,7 +81,14 @@ def _event(raw: dict[str, Any], where: str, names: Mapping[tuple[str, str], str]
         case _ if "state_key" in raw:
             yield fields.not_kept(where, kind)
         case _:
-            yield from _other(raw, content, where, chat, names)
+            named, said = kind, content
+            if kind in _MESSAGES:
+                named = str(content.get("msgtype", kind))
+            elif _is_poll(content):
+                named = f"{_POLL}.start"
+            else:
+                said = _classic(content)
+            yield from KINDS.events(where, named, chat, lambda: [_record(raw, said, where, chat, names)])
 
 
 def _edit(raw: dict[str, Any], content: dict[str, Any], where: str, chat_id: str) -> Event:
@@ -112,28 +123,6 @@ def _moderators(content: dict[str, Any]) -> tuple[str, ...]:
     return tuple(f"matrix:{user}" for user in able)
 
 
-def _other(
-    raw: dict[str, Any],
-    content: dict[str, Any],
-    where: str,
-    chat: ChatIn,
-    names: Mapping[tuple[str, str], str],
-) -> Iterator[Event]:
-    """Yield what somebody sent that is no plain message: a poll's words, or those of a new kind, with a note of it."""
-    kind, is_poll = str(raw["type"]), _is_poll(content)
-    noted = None if is_poll else KINDS.by_name(where, kind)
-    if noted is not None:
-        yield noted
-    if isinstance(noted, Skipped):
-        return
-    if not is_poll:
-        content = _classic(content)
-    sender = _sender(raw)
-    record = _record(raw, content, fields.dict_of(content.get("m.relates_to")), where, chat, sender, names)
-    if noted is None or not isinstance(record, Skipped):
-        yield from (chat, record)
-
-
 def _classic(content: dict[str, Any]) -> dict[str, Any]:
     """Return extensible content in the fields of a plain message: its text, or its file with a caption."""
     file = next((fields.dict_of(content, name) for name in _FILES if name in content), {})
@@ -143,46 +132,20 @@ def _classic(content: dict[str, Any]) -> dict[str, Any]:
     return {"msgtype": "m.text", "body": caption or fields.words(content), **plain, **content}
 
 
-def _message(
-    raw: dict[str, Any],
-    content: dict[str, Any],
-    where: str,
-    chat: ChatIn,
-    names: Mapping[tuple[str, str], str],
-) -> Iterator[Event]:
-    if not content:
-        # it was deleted before it was delivered
-        yield fields.not_kept(where, "redacted")
-        return
-    relation = fields.dict_of(content.get("m.relates_to"))
-    sender = _sender(raw)
-    if relation.get("rel_type") == "m.replace":
-        # an edit says what is new
-        yield fields.not_kept(where, "m.replace")
-        return
-    kind = str(content.get("msgtype", raw["type"]))
-    if (noted := KINDS.by_name(where, kind)) is not None:
-        yield noted
-    record = _record(raw, content, relation, where, chat, sender, names)
-    # its words may be there for older clients only, as of a request to verify a key
-    if not isinstance(noted, Skipped) and (noted is None or not isinstance(record, Skipped)):
-        yield from (chat, record)
-
-
 def _record(
     raw: dict[str, Any],
     content: dict[str, Any],
-    relation: dict[str, Any],
     where: str,
     chat: ChatIn,
-    sender: str,
     names: Mapping[tuple[str, str], str],
 ) -> ReadMessage:
+    sender, relation = _sender(raw), fields.dict_of(content, "m.relates_to")
     user = sender.removeprefix("matrix:")
-    profile = next(filter(None, (fields.dict_of(content.get(field)) for field in _PROFILES)), {})
-    told = (profile.get("displayname"), fields.dict_of(raw.get("unsigned")).get("displayname"))
+    profile = next(filter(None, (fields.dict_of(content, field) for field in _PROFILES)), {})
+    told = (profile.get("displayname"), fields.dict_of(raw, "unsigned").get("displayname"))
+    known = names.get((str(raw.get("room_id")), user))
     # for clients without threads, a message of a thread looks like an answer to the one before
-    answered = None if relation.get("is_falling_back") else fields.dict_of(relation.get("m.in_reply_to"))
+    answered = None if relation.get("is_falling_back") else fields.dict_of(relation, "m.in_reply_to")
     return fields.read_message(
         where,
         chat.chat_id,
@@ -192,9 +155,7 @@ def _record(
         kind=str(raw["type"]),
         external_id=fields.id_of(raw.get("event_id"), "event_id"),
         sender_id=sender,
-        sender_name=fields.name_of(
-            *told, names.get((str(raw.get("room_id")), user)), user.lstrip("@").partition(":")[0]
-        ),
+        sender_name=fields.name_of(*told, known, user.lstrip("@").partition(":")[0]),
         role="assistant" if content.get("msgtype") == "m.notice" else "user",
         sent_at=raw.get("origin_server_ts"),
         reply_to=answered.get("event_id") if answered else None,
@@ -214,14 +175,14 @@ def _words(content: object) -> str:
 def _media(content: dict[str, Any], *, sticker: bool = False) -> list[dict[str, str]]:
     if items := fields.dicts_of(content.get("itemtypes")):
         return [part for item in items for part in _media({**item, "msgtype": item.get("itemtype")})]
-    kind = "sticker" if sticker else _MEDIA.get(str(content.get("msgtype")))
+    kind = "sticker" if sticker else KINDS.media.get(str(content.get("msgtype")))
     file = fields.name_of(content.get("filename"), content.get("body"))
     return [fields.attachment(kind, file)] if kind else []
 
 
 def _text(content: dict[str, Any], *, answers: bool) -> str:
     body = fields.text_of(content.get("body"))
-    if str(content.get("msgtype")) in _MEDIA:
+    if str(content.get("msgtype")) in KINDS.media:
         # a body beside the file's name is a caption
         file = fields.text_of(content.get("filename"))
         return body if file and body != file else ""

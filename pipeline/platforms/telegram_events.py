@@ -15,18 +15,6 @@ from schemas.messages import FORWARDED, ChatIn, ChatKind
 KINDS, UPDATES = kinds.load("telegram_bot"), kinds.load("telegram_updates")
 _MESSAGES = ("message", "channel_post", "business_message", "guest_message")
 _EDITS = ("edited_message", "edited_channel_post", "edited_business_message")
-_MEDIA = {
-    "photo": "image",
-    "live_photo": "image",
-    "animation": "image",
-    "video": "video",
-    "video_note": "video",
-    "voice": "audio",
-    "audio": "audio",
-    "sticker": "sticker",
-    "document": "document",
-    "paid_media": "media",
-}
 _MEMBER, _OWN_MEMBER, _DELETED = "chat_member", "my_chat_member", "deleted_business_messages"
 _READ = (*_MESSAGES, *_EDITS, _MEMBER, _OWN_MEMBER, _DELETED)
 _INSIDE = ("creator", "administrator", "member")
@@ -242,7 +230,7 @@ def _media(raw: dict[str, Any]) -> list[dict[str, str]]:
     if contact := fields.dict_of(raw.get("contact")):
         return [fields.attachment("contact", _name(contact))]
     # an animation comes as a document, too
-    for field, kind in _MEDIA.items():
+    for field, kind in KINDS.media.items():
         if held := raw.get(field):
             file = fields.dict_of(held)
             item = fields.attachment(kind, fields.name_of(file.get("file_name")))

@@ -1,13 +1,14 @@
 """How each kind of item in a platform's export or events is treated; the tables are `PLATFORM.toml` here."""
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from pipeline.platforms.records import Parsed, Skipped, Unread
+from pipeline.platforms.records import Event, Parsed, Skipped, Unread
+from schemas.messages import ChatIn
 
 MAX_KIND_CHARS = 60
 _KEPT = ("text", "about")
@@ -44,6 +45,8 @@ class Kinds:
     fates: Mapping[str, str]
     # the word in brackets before the text of some kinds
     words: Mapping[str, str]
+    # the kind of attachment that some kinds are
+    media: Mapping[str, str]
 
     def word(self, kind: str) -> str | None:
         """Return the word in brackets before the words of a kind, empty if they stand alone; None without one."""
@@ -79,6 +82,17 @@ class Kinds:
                 return replace(unread, kind=kind[:MAX_KIND_CHARS])
         return None
 
+    def events(
+        self, where: str, kind: str, chat: ChatIn, read: Callable[[], Iterable[Event]]
+    ) -> Iterator[Event]:
+        """Yield the chat and a message of this kind, unless nobody wrote it, and what is reported of the kind."""
+        noted = self.by_name(where, kind)
+        if noted is not None:
+            yield noted
+        said = [] if isinstance(noted, Skipped) else list(read())
+        if said and (noted is None or not isinstance(said[0], Skipped)):
+            yield from (chat, *said)
+
     def unknown_in(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields that are not in the table and may hold text; others only describe a message."""
         new = {field: value for field, value in raw.items() if self.fate(field) is None and value}
@@ -104,7 +118,6 @@ def load(platform: str) -> Kinds:
     table = tomllib.loads(written)
     comment = " ".join(line.lstrip("# ") for line in written.partition("\n\n")[0].splitlines())
     fates = {kind: fate for fate in (*_KEPT, *_REASONS) for kind in table.get(fate, ())}
-    words = table["text"] if isinstance(table.get("text"), dict) else {}
-    return Kinds(
-        platform=table["platform"], about=comment, fates=fates | table.get("unread", {}), words=words
-    )
+    words, media = table["text"] if isinstance(table.get("text"), dict) else {}, table.get("media", {})
+    fates |= dict.fromkeys(media, "text") | table.get("unread", {})
+    return Kinds(platform=table["platform"], about=comment, fates=fates, words=words, media=media)

@@ -10,12 +10,11 @@ from typing import Any
 from pipeline.platforms import fields, kinds
 from pipeline.platforms.fields import dict_of, text_of
 from pipeline.platforms.platform import Platform, by_signature, in_base64
-from pipeline.platforms.records import Account, Event, MemberChange, ReadMessage, Skipped
+from pipeline.platforms.records import Account, Event, MemberChange, ReadMessage
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn
 
 KINDS = kinds.load("line")
-_MEDIA = {"image": "image", "video": "video", "audio": "audio", "file": "document", "sticker": "sticker"}
 _KINDS_OF_CHAT = {"user": "direct", "group": "group", "room": "group"}
 
 
@@ -90,20 +89,19 @@ def _message(
     raw: dict[str, Any], message: dict[str, Any], where: str, chat: ChatIn, source: dict[str, Any]
 ) -> Iterator[Event]:
     kind = fields.id_of(message.get("type"), "message.type")
-    if (noted := KINDS.by_name(where, kind)) is not None:
-        yield noted
     text, media = _content(kind, message)
-    record = _record(raw, where, chat, source, message.get("id"), text, media, message.get("quotedMessageId"))
-    if noted is None or not isinstance(record, Skipped):
-        yield from (chat, record)
+    said = {"text": text, "media": media, "reply_to": message.get("quotedMessageId")}
+    yield from KINDS.events(
+        where, kind, chat, lambda: [_record(raw, where, chat, source, message.get("id"), **said)]
+    )
 
 
 def _content(kind: str, message: dict[str, Any]) -> tuple[str, list[dict[str, str]]]:
     """Return the text of a message, and what is attached to it."""
-    if kind in _MEDIA:
+    if kind in KINDS.media:
         # somebody may have written on a sticker of their own
         text = text_of(message.get("text")) if kind == "sticker" else ""
-        return text, [fields.attachment(_MEDIA[kind], fields.name_of(message.get("fileName")))]
+        return text, [fields.attachment(KINDS.media[kind], fields.name_of(message.get("fileName")))]
     if kind == "location":
         names = (message.get("title"), message.get("address"))
         return fields.location(message.get("latitude", ""), message.get("longitude", ""), *names), []
@@ -118,31 +116,21 @@ def _postback(raw: dict[str, Any], where: str, chat: ChatIn, source: dict[str, A
         yield fields.not_kept(where, "postback")
         return
     yield chat
-    yield _record(raw, where, chat, source, raw.get("webhookEventId"), text, [], None)
+    yield _record(raw, where, chat, source, raw.get("webhookEventId"), text=text, media=[])
 
 
 def _record(
-    raw: dict[str, Any],
-    where: str,
-    chat: ChatIn,
-    source: dict[str, Any],
-    own_id: object,
-    text: str,
-    media: list[dict[str, str]],
-    answered: object,
+    raw: dict[str, Any], where: str, chat: ChatIn, source: dict[str, Any], own_id: object, **said: Any
 ) -> ReadMessage:
-    # in a group LINE does not tell who does not agree to it
-    sender = _by(source) or f"line:unknown@{chat.chat_id.removeprefix('line:')}"
     return fields.read_message(
         where,
         chat.chat_id,
-        text=text,
-        media=media,
         metadata={},
         external_id=fields.id_of(own_id, "message.id"),
-        sender_id=sender,
+        # in a group LINE does not tell who does not agree to it
+        sender_id=_by(source) or f"line:unknown@{chat.chat_id.removeprefix('line:')}",
         sent_at=raw.get("timestamp"),
-        reply_to=answered if isinstance(answered, str) else None,
+        **said,
     )
 
 

@@ -20,15 +20,6 @@ from schemas.messages import FORWARDED, ChatIn, ChatKind
 
 KINDS = kinds.load("baileys")
 _PHONES = ("@s.whatsapp.net", "@c.us", "@hosted")
-_MEDIA = {
-    "imageMessage": "image",
-    "videoMessage": "video",
-    "ptvMessage": "video",
-    "audioMessage": "audio",
-    "stickerMessage": "sticker",
-    "documentMessage": "document",
-    "contactMessage": "contact",
-}
 _GROUPS = ("@g.us", "@newsletter")
 # a stub of what could not be decrypted, in the two forms of protobuf's numbers
 _ENCRYPTED = (2, "CIPHERTEXT")
@@ -204,16 +195,12 @@ def _message(raw: dict[str, Any], where: str) -> Iterator[Event]:
     elif not kind and raw.get("messageStubType") not in _ENCRYPTED:
         yield fields.not_kept(where, "message without content")
     else:
-        noted = KINDS.by_name(where, kind or "ciphertext")
-        if noted is not None:
-            yield noted
-        if isinstance(noted, Skipped):
-            return
+        named = kind or "ciphertext"
         kind_of_chat: ChatKind = "group" if jid.endswith(_GROUPS) else "direct"
         chat = fields.chat_of("whatsapp", _chat_id(key), kind=kind_of_chat)
-        record = _record(raw, key, where, chat)
-        if noted is None or not isinstance(record, Skipped):
-            yield from (chat, record)
+        yield from KINDS.events(where, named, chat, lambda: [_record(raw, key, where, chat)])
+        if isinstance(KINDS.by_name(where, named), Skipped):
+            return
         yield from _both_ids(key, where, raw.get("messageTimestamp"))
 
 
@@ -269,15 +256,17 @@ def _media(kind: str, held: dict[str, Any]) -> list[dict[str, str]]:
     if kind == "contactsArrayMessage":
         names = [fields.name_of(card.get("displayName")) for card in fields.dicts_of(held.get("contacts"))]
         return [fields.attachment("contact", name) for name in names]
-    if kind not in _MEDIA:
+    if kind not in KINDS.media:
         return []
-    return [fields.attachment(_MEDIA[kind], fields.name_of(held.get("fileName"), held.get("displayName")))]
+    return [
+        fields.attachment(KINDS.media[kind], fields.name_of(held.get("fileName"), held.get("displayName")))
+    ]
 
 
 def _text(kind: str, held: dict[str, Any]) -> str:
     if kind in _PLAIN:
         return fields.text_of(held.get("text"))
-    if kind in _MEDIA or kind == "contactsArrayMessage":
+    if kind in KINDS.media or kind == "contactsArrayMessage":
         cards = fields.dicts_of(held.get("contacts")) or [held]
         return "\n".join(filter(None, (fields.text_of(held.get("caption")), *map(_phones, cards))))
     if kind in ("locationMessage", "liveLocationMessage"):

@@ -10,13 +10,11 @@ from functools import partial
 from typing import Any
 
 from pipeline.platforms import fields, kinds
-from pipeline.platforms.records import Account, Event, MemberChange, NewNumber, OtherId, ReadMessage, Skipped
+from pipeline.platforms.records import Account, Event, MemberChange, NewNumber, OtherId, ReadMessage
 from schemas.errors import InvalidInput
 from schemas.messages import FORWARDED, ChatIn
 
 KINDS = kinds.load("whatsapp_cloud")
-_MEDIA = {"image": "image", "video": "video", "audio": "audio", "voice": "audio", "sticker": "sticker"}
-_MEDIA |= {"document": "document"}
 _READ = ("messages", "message_echoes", "statuses", "groups", "user_id_update")
 _CHANGED_NUMBER = ("user_changed_number", "customer_changed_number", "user_changed_user_id")
 
@@ -148,13 +146,8 @@ def _message(
             content = fields.with_media(_text(new), _media(new))
             yield fields.edit_alone(where, chat.chat_id, changed, content, at, sender_id=by)
     else:
-        if (noted := KINDS.by_name(where, kind)) is not None:
-            yield noted
-        if isinstance(noted, Skipped):
-            return
-        record = _record(raw, where, chat, f"whatsapp:{sender}", fields.name_of(names.get(sender)), echo=echo)
-        if noted is None or not isinstance(record, Skipped):
-            yield from (chat, record)
+        by, name = f"whatsapp:{sender}", fields.name_of(names.get(sender))
+        yield from KINDS.events(where, kind, chat, lambda: [_record(raw, where, chat, by, name, echo=echo)])
 
 
 def _changed_number(
@@ -201,7 +194,7 @@ def _media(raw: dict[str, Any]) -> list[dict[str, str]]:
         return [fields.attachment("contact", fields.name_of(name.get("formatted_name"))) for name in people]
     file = fields.dict_of(raw.get(kind))
     name = fields.name_of(file.get("filename"))
-    return [fields.attachment(_MEDIA[kind], name)] if kind in _MEDIA else []
+    return [fields.attachment(KINDS.media[kind], name)] if kind in KINDS.media else []
 
 
 def _text(raw: dict[str, Any]) -> str:
@@ -222,7 +215,7 @@ def _text(raw: dict[str, Any]) -> str:
         case "order":
             items = map(_ordered, fields.dicts_of(held.get("product_items")))
             return f"[order] {fields.text_of(held.get('text'))}\n{'; '.join(items)}".strip()
-        case _ if kind in _MEDIA:
+        case _ if kind in KINDS.media:
             return fields.text_of(held.get("caption"))
         case _:
             # of a kind that is new, the words
