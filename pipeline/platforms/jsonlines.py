@@ -21,8 +21,8 @@ from pydantic import ValidationError
 
 from pipeline.platforms import fields
 from pipeline.platforms.identity import ImportIds, Positions
-from pipeline.platforms.kinds import MAX_KIND_CHARS
 from pipeline.platforms.records import (
+    MAX_KIND_CHARS,
     NO_TEXT,
     Broken,
     Carried,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from pipeline.platforms import fields, kinds
+from pipeline.platforms import contents, fields, kinds
 from pipeline.platforms.records import Event, Moderators, NewChatId, ReadMessage
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn
@@ -129,7 +129,7 @@ def _classic(content: dict[str, Any]) -> dict[str, Any]:
     kind = next((msgtype for block, msgtype in _BLOCKS.items() if block in content), "m.file")
     name, caption = fields.name_of(file.get("name")), _words(content.get("m.caption") or content)
     plain = {"msgtype": kind, "body": caption or name, "filename": name} if file else {}
-    return {"msgtype": "m.text", "body": caption or fields.words(content), **plain, **content}
+    return {"msgtype": "m.text", "body": caption or contents.words(content), **plain, **content}
 
 
 def _record(
@@ -191,7 +191,7 @@ def _text(content: dict[str, Any], *, answers: bool) -> str:
         question, *options = map(_words, (poll.get("question"), *fields.dicts_of(poll.get("answers"))))
         return f"[poll] {question}: {' / '.join(options)}" if poll else ""
     if content.get("msgtype") == "m.location":
-        return fields.location("", "", body, fields.text_of(content.get("geo_uri")).removeprefix("geo:"))
+        return contents.location("", "", body, fields.text_of(content.get("geo_uri")).removeprefix("geo:"))
     if answers and body.startswith("> "):
         # older clients quote what they answer
         lines = body.split("\n")

@@ -4,11 +4,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from pipeline.platforms import fields, jsonlines
+from pipeline.platforms import contents, fields, jsonlines
 from pipeline.platforms.fields import dict_of, dicts_of, text_of
 from pipeline.platforms.identity import ImportIds
-from pipeline.platforms.kinds import MAX_KIND_CHARS
-from pipeline.platforms.records import ImportOptions, Notice, Parsed, Skipped, Unread
+from pipeline.platforms.records import MAX_KIND_CHARS, ImportOptions, Notice, Parsed, Skipped, Unread
 from pipeline.platforms.shapes import ExportFormat, Shape
 
 # lines that nobody wrote
@@ -88,7 +87,7 @@ class _MattermostReader:
             )
             return
         user, props = fields.name_of(raw.get("user")), dict_of(raw.get("props"))
-        cards = [fields.words(card, "text") for card in dicts_of(props.get("attachments"))]
+        cards = [contents.words(card, "text") for card in dicts_of(props.get("attachments"))]
         by_bot = user in self._bots or str(props.get("from_bot")).lower() == "true"
         edited = raw.get("edit_at") or None
         yield from self._reader.read_message(

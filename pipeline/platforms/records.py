@@ -13,6 +13,7 @@ from schemas.messages import ChatIn, ChatKind, MessageIn
 DateOrder = Literal["dmy", "mdy", "ymd"]
 MAX_LINE_CHARS = 1024 * 1024
 """Lines of text files come cut to one character more than this: a parser sees that they were longer."""
+MAX_KIND_CHARS = 60
 NO_TEXT = "message without text"
 OTHER_CHAT = "of a chat that the source is not for"
 

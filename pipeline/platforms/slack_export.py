@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pipeline.platforms import fields, kinds
+from pipeline.platforms import contents, fields, kinds
 from pipeline.platforms.fields import dict_of, dicts_of, text_of
 from pipeline.platforms.identity import sender_by_name
 from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Record, Skipped, Times
@@ -409,7 +409,7 @@ def _lines(block: Mapping[str, Any]) -> Iterator[str]:
             if field == "rows" and isinstance(value, list):
                 yield from (" | ".join(map(_cell, dicts_of(row))) for row in value)
             elif isinstance(value, str):
-                yield value.strip() if fields.is_written(field) else ""
+                yield value.strip() if contents.is_written(field) else ""
             elif field != "accessory":
                 for part in dicts_of(value if isinstance(value, list) else [value]):
                     yield from _lines(part)

@@ -7,7 +7,7 @@ Telegram does not deliver a bot's own messages: what it returns for them is take
 from collections.abc import Iterator
 from typing import Any
 
-from pipeline.platforms import fields, kinds
+from pipeline.platforms import contents, fields, kinds
 from pipeline.platforms.records import Event, MemberChange, NewChatId, ReadMessage, Skipped
 from pipeline.platforms.telegram_export import MAX_POSITION, poll_text
 from schemas.messages import FORWARDED, ChatIn, ChatKind
@@ -196,12 +196,12 @@ def _quotation(raw: dict[str, Any]) -> str:
         text = text or fields.with_media(_text(here), _media(here))
     author = fields.dict_of(here.get("sender_chat")) or fields.dict_of(here.get("from"))
     by = _origin(outside.get("origin")) or fields.name_of(author.get("title")) or _name(author)
-    return fields.quoted(text, by)
+    return contents.quoted(text, by)
 
 
 def _text(raw: dict[str, Any]) -> str:
     texts = [_quotation(raw), fields.text_of(raw.get("text")) or fields.text_of(raw.get("caption"))]
-    texts.append(fields.words(raw.get("rich_message")))
+    texts.append(contents.words(raw.get("rich_message")))
     if isinstance(poll := raw.get("poll"), dict):
         options = [
             (option.get("text"), option.get("voter_count")) for option in fields.dicts_of(poll.get("options"))
@@ -210,20 +210,12 @@ def _text(raw: dict[str, Any]) -> str:
     if place := fields.dict_of(raw.get("venue")) or fields.dict_of(raw.get("location")):
         point = fields.dict_of(place.get("location")) or place
         names = (place.get("title"), place.get("address"))
-        texts.append(fields.location(point.get("latitude", ""), point.get("longitude", ""), *names))
-    labels = {field: label for field, label in KINDS.words.items() if label and field in raw}
-    texts += [fields.labelled(label, _own(raw[field]), shown=f"[{label}]") for field, label in labels.items()]
-    texts.append(fields.answers(fields.dict_of(raw, "web_app_data").get("data")))
+        texts.append(contents.location(point.get("latitude", ""), point.get("longitude", ""), *names))
+    texts += KINDS.texts(raw)
+    texts.append(contents.answers(fields.dict_of(raw, "web_app_data").get("data")))
     person = fields.dict_of(raw.get("contact"))
-    texts.append(fields.card(_name(person), person.get("phone_number")))
-    texts += [fields.labelled(field, value) for field, value in KINDS.unknown_in(raw).items()]
+    texts.append(contents.card(_name(person), person.get("phone_number")))
     return "\n".join(filter(None, texts))
-
-
-def _own(value: Any) -> Any:
-    """Return what is said in a service message without the message that it is about."""
-    held = value.items() if isinstance(value, dict) else ()
-    return {name: part for name, part in held if not name.endswith("_message")} if held else value
 
 
 def _media(raw: dict[str, Any]) -> list[dict[str, str]]:

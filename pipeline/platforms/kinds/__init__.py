@@ -7,10 +7,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from pipeline.platforms.records import Event, Parsed, Skipped, Unread
+from pipeline.platforms import contents
+from pipeline.platforms.records import MAX_KIND_CHARS, Event, Parsed, Skipped, Unread
 from schemas.messages import ChatIn
 
-MAX_KIND_CHARS = 60
 _KEPT = ("text", "about")
 TABLES = tuple(
     "telegram_updates telegram_bot telegram telegram_service slack_events slack discord_events discord whatsapp_cloud "
@@ -98,6 +98,14 @@ class Kinds:
         new = {field: value for field, value in raw.items() if self.fate(field) is None and value}
         return {field: value for field, value in new.items() if isinstance(value, str | list | dict)}
 
+    def texts(self, raw: Mapping[str, Any]) -> list[str]:
+        """Return what is written in the fields of a message that stand behind a word, and in those that are new."""
+        known = [
+            (word, raw[field], f"[{word}]") for field, word in self.words.items() if word and raw.get(field)
+        ]
+        new = [(field, value, "") for field, value in self.unknown_in(raw).items()]
+        return [contents.labelled(label, _own(value), shown) for label, value, shown in (*known, *new)]
+
     def read(self, where: str, kind: str, message: Iterable[Parsed]) -> Iterator[Parsed]:
         """Yield what is reported of a thing of this kind, and its message unless nobody wrote one."""
         if (reported := self.report(where, kind)) is not None:
@@ -105,6 +113,13 @@ class Kinds:
         if not isinstance(reported, Skipped):
             # an unread thing may have no text
             yield from (item for item in message if reported is None or not isinstance(item, Skipped))
+
+
+def _own(value: Any) -> Any:
+    """Return what is said in a service message without the message that it is about."""
+    if not isinstance(value, dict):
+        return value
+    return {name: part for name, part in value.items() if not name.endswith("_message")}
 
 
 @cache

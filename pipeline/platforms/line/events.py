@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from pipeline.platforms import fields, kinds
+from pipeline.platforms import contents, fields, kinds
 from pipeline.platforms.fields import dict_of, text_of
 from pipeline.platforms.platform import Platform, by_signature, in_base64
 from pipeline.platforms.records import Account, Event, MemberChange, ReadMessage
@@ -104,8 +104,8 @@ def _content(kind: str, message: dict[str, Any]) -> tuple[str, list[dict[str, st
         return text, [fields.attachment(KINDS.media[kind], fields.name_of(message.get("fileName")))]
     if kind == "location":
         names = (message.get("title"), message.get("address"))
-        return fields.location(message.get("latitude", ""), message.get("longitude", ""), *names), []
-    return text_of(message.get("text")) if kind == "text" else fields.labelled(kind, message), []
+        return contents.location(message.get("latitude", ""), message.get("longitude", ""), *names), []
+    return text_of(message.get("text")) if kind == "text" else contents.labelled(kind, message), []
 
 
 def _postback(raw: dict[str, Any], where: str, chat: ChatIn, source: dict[str, Any]) -> Iterator[Event]:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pipeline.platforms import fields, kinds
+from pipeline.platforms import contents, fields, kinds
 from pipeline.platforms.records import (
     Event,
     MemberChange,
@@ -209,7 +209,7 @@ def _record(raw: dict[str, Any], key: dict[str, Any], where: str, chat: ChatIn) 
     context = fields.dict_of(held.get("contextInfo"))
     # an answer to a message of another chat, as to one of a group in private, or to a status
     elsewhere = context.get("remoteJid") not in (None, "", key.get("remoteJid"))
-    answered = fields.quoted(_shown(context.get("quotedMessage"))) if elsewhere else ""
+    answered = contents.quoted(_shown(context.get("quotedMessage"))) if elsewhere else ""
     return fields.read_message(
         where,
         chat.chat_id,
@@ -271,7 +271,7 @@ def _text(kind: str, held: dict[str, Any]) -> str:
         return "\n".join(filter(None, (fields.text_of(held.get("caption")), *map(_phones, cards))))
     if kind in ("locationMessage", "liveLocationMessage"):
         point = (held.get("degreesLatitude", ""), held.get("degreesLongitude", ""))
-        place = fields.location(*point, held.get("name"), held.get("address"))
+        place = contents.location(*point, held.get("name"), held.get("address"))
         comment = fields.text_of(held.get("comment") or held.get("caption"))
         return "\n".join(filter(None, (place, comment)))
     label = KINDS.word(kind)
@@ -284,22 +284,22 @@ def _text(kind: str, held: dict[str, Any]) -> str:
         name: part for name, part in held.items() if name != "contextInfo" and not name.startswith("button")
     }
     if form := fields.dict_of(held, "nativeFlowResponseMessage"):
-        text, answers = fields.words(words), fields.answers(form.get("paramsJson"))
+        text, answers = contents.words(words), contents.answers(form.get("paramsJson"))
         return "\n".join(filter(None, (text, answers)))
     if label == "":
-        return fields.words(words) or fields.text_of(held.get("selectedId"))
+        return contents.words(words) or fields.text_of(held.get("selectedId"))
     named = [part for name, part in held.items() if name == "name" or name.endswith("Name")]
     if named and "title" not in words:
         words = {"title": fields.name_of(*named), **words}
     where_to = fields.dict_of(words.pop("location", None))
-    text = fields.labelled(label or kind, words, shown=f"[{label}]" if label else "")
+    text = contents.labelled(label or kind, words, shown=f"[{label}]" if label else "")
     return f"{text} {_text('locationMessage', where_to)}" if where_to else text
 
 
 def _phones(card: dict[str, Any]) -> str:
     """Return the name and the numbers on a contact's card; empty without a number."""
     numbers = re.findall(r"^(?:item\d+\.)?TEL[^:\n]*:(.+)$", str(card.get("vcard") or ""), re.MULTILINE)
-    return fields.card(card.get("displayName"), *numbers)
+    return contents.card(card.get("displayName"), *numbers)
 
 
 # where each event holds its items, and what reads one of them

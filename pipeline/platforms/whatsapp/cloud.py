@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from pipeline.platforms import fields, kinds
+from pipeline.platforms import contents, fields, kinds
 from pipeline.platforms.records import Account, Event, MemberChange, NewNumber, OtherId, ReadMessage
 from schemas.errors import InvalidInput
 from schemas.messages import FORWARDED, ChatIn
@@ -207,7 +207,7 @@ def _text(raw: dict[str, Any]) -> str:
             return fields.text_of(held.get("text"))
         case "location":
             where_to = (held.get("latitude", ""), held.get("longitude", ""))
-            return fields.location(*where_to, held.get("name"), held.get("address"))
+            return contents.location(*where_to, held.get("name"), held.get("address"))
         case "interactive":
             return _answer(held)
         case "contacts":
@@ -219,7 +219,7 @@ def _text(raw: dict[str, Any]) -> str:
             return fields.text_of(held.get("caption"))
         case _:
             # of a kind that is new, the words
-            return fields.labelled(kind, held or {"text": raw.get(kind)})
+            return contents.labelled(kind, held or {"text": raw.get(kind)})
 
 
 def _answer(held: dict[str, Any]) -> str:
@@ -227,19 +227,19 @@ def _answer(held: dict[str, Any]) -> str:
     if held.get("type") == "call_permission_reply":
         return ""
     reply = fields.dict_of(held.get(str(held.get("type")))) or next(map(fields.dict_of, held.values()), {})
-    answers = fields.answers(reply.get("response_json"))
+    answers = contents.answers(reply.get("response_json"))
     label = fields.text_of(reply.get("title") or reply.get("body"))
     if answers and reply.get("name") != "address_message":
         label = ""
     texts = (label, fields.text_of(reply.get("description")), answers)
-    return "\n".join(filter(None, texts)) or fields.labelled(str(held.get("type")), held)
+    return "\n".join(filter(None, texts)) or contents.labelled(str(held.get("type")), held)
 
 
 def _numbers(card: dict[str, Any]) -> str:
     """Return the name and the numbers on a contact's card, and its addresses; empty without any."""
     phones = [phone.get("phone") or phone.get("wa_id") for phone in fields.dicts_of(card.get("phones"))]
     mails = [mail.get("email") for mail in fields.dicts_of(card.get("emails"))]
-    return fields.card(fields.dict_of(card.get("name")).get("formatted_name"), *phones, *mails)
+    return contents.card(fields.dict_of(card.get("name")).get("formatted_name"), *phones, *mails)
 
 
 def _ordered(item: dict[str, Any]) -> str:
