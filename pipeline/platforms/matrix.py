@@ -77,7 +77,7 @@ def _event(raw: dict[str, Any], where: str, names: Mapping[tuple[str, str], str]
             yield fields.chat_of("matrix", chat_id, title=fields.text_of(content.get("name")))
         case "m.room.tombstone":
             new = fields.id_of(content.get("replacement_room"), "content.replacement_room")
-            yield NewChatId(where=where, chat_id=chat_id, to=f"matrix:{new}")
+            yield NewChatId(where=where, chat_id=chat_id, to=f"matrix:{new}", is_claimed=True)
         case _ if "state_key" in raw:
             yield fields.not_kept(where, kind)
         case _:

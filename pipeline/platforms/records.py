@@ -216,6 +216,8 @@ class NewChatId:
     where: str
     chat_id: str
     to: str
+    # whoever may close the one says so, and nobody has asked the other
+    is_claimed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

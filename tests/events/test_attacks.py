@@ -347,3 +347,24 @@ def test_what_one_person_of_a_group_is_told_alone_is_not_shown_to_the_others(
         assert shown.status_code == 200, shown.text
         for secret in (SECRET, "7719", SAID):
             assert secret not in shown.json()["text"]
+
+
+def test_who_closes_a_room_of_theirs_does_not_get_into_anothers(
+    client: httpx.Client, database: Database
+) -> None:
+    on = next(platform for platform in PLATFORMS if platform.name == "matrix")
+
+    def moves(to: str) -> Any:
+        content = {"body": "moved", "replacement_room": to}
+        closed = _matrix(MAL, True, "t", "", 9, "Mal", type="m.room.tombstone", state_key="", content=content)
+        return client.post("/v1/events/matrix", json=closed).json()
+
+    for who, said in ((ANA, SECRET), (MAL, IDLE)):
+        client.post("/v1/events/matrix", json=on.says(who, True, str(who), said, 1, "P"))
+    assert moves(f"!dm{ANA}:h")["left_out"] == {"not_allowed": 1}
+    work(database)
+    assert (words(database, on.direct(ANA)), words(database, on.direct(MAL))) == ([SECRET], [IDLE])
+    # a room that nobody has written in is the next one, however often it is said
+    assert [moves("!next:h")["moves"], moves("!next:h")["moves"]] == [1, 1]
+    work(database)
+    assert words(database, "matrix:!next:h") == [IDLE]
