@@ -213,18 +213,12 @@ def _reply_to(raw: object, chat: ChatIn) -> str | None:
 
 
 # the exporter has names for the first types of messages
-_TYPES = {
-    0: "Default",
-    1: "RecipientAdd",
-    2: "RecipientRemove",
-    3: "Call",
-    4: "ChannelNameChange",
-    5: "ChannelIconChange",
-    6: "ChannelPinnedMessage",
-    7: "GuildMemberJoin",
-    18: "ThreadCreated",
-    19: "Reply",
-}
+_TYPES = dict(
+    enumerate(
+        "Default RecipientAdd RecipientRemove Call ChannelNameChange ChannelIconChange ChannelPinnedMessage "
+        "GuildMemberJoin".split()
+    )
+) | {18: "ThreadCreated", 19: "Reply"}
 _THREADS = (10, 11, 12)
 _DIRECT = 1
 _FORWARD = 1

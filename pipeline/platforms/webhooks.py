@@ -11,7 +11,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from pipeline.platforms import discord as discord
-from pipeline.platforms import jsonlines, matrix
+from pipeline.platforms import fields, jsonlines, matrix
 from pipeline.platforms import slack_events as slack
 from pipeline.platforms import telegram_events as telegram
 from pipeline.platforms.line import events as line
@@ -77,17 +77,15 @@ def _public_key(secret: str) -> Ed25519PublicKey:
 
 
 def _slack_handshake(value: Any) -> dict[str, Any] | None:
-    match value:
-        case {"type": "url_verification", "challenge": str() as challenge}:
-            return {"challenge": challenge}
-    return None
+    asked = fields.dict_of(value)
+    challenge = asked.get("challenge")
+    is_one = asked.get("type") == "url_verification" and isinstance(challenge, str)
+    return {"challenge": challenge} if is_one else None
 
 
 def _discord_handshake(value: Any) -> dict[str, Any] | None:
-    match value:
-        case {"type": 1} if "event" not in value:
-            return {"type": 1}
-    return None
+    asked = fields.dict_of(value)
+    return {"type": 1} if asked.get("type") == 1 and "event" not in asked else None
 
 
 PLATFORMS: dict[str, Platform] = {

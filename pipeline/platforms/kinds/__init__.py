@@ -75,12 +75,10 @@ class Kinds:
 
     def by_name(self, where: str, kind: str) -> Skipped | Unread | None:
         """Return the same as `report`, with the platform's own name of the kind: events are counted by it."""
-        match self.report(where, kind):
-            case Skipped():
-                return Skipped(where=where, reason=kind[:MAX_KIND_CHARS])
-            case Unread() as unread:
-                return replace(unread, kind=kind[:MAX_KIND_CHARS])
-        return None
+        noted = self.report(where, kind)
+        if isinstance(noted, Skipped):
+            return replace(noted, reason=kind[:MAX_KIND_CHARS])
+        return noted and replace(noted, kind=kind[:MAX_KIND_CHARS])
 
     def events(
         self, where: str, kind: str, chat: ChatIn, read: Callable[[], Iterable[Event]]
