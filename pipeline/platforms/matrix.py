@@ -65,7 +65,9 @@ def _event(raw: dict[str, Any], where: str, names: Mapping[tuple[str, str], str]
             redacts = raw.get("redacts") or content.get("redacts")
             yield fields.deletion(where, chat_id, redacts, "redacts", by=_sender(raw))
         case "m.room.power_levels":
-            yield Moderators(where=where, chat_id=chat_id, people=_moderators(content), former=None)
+            yield Moderators(
+                where=where, chat_id=chat_id, people=_moderators(content, _sender(raw)), former=None
+            )
         case "m.room.member":
             person = (f"matrix:{fields.id_of(raw.get('state_key'), 'state_key')}",)
             at = fields.time_of(raw.get("origin_server_ts"), "origin_server_ts")
@@ -113,14 +115,21 @@ def _is_poll(content: dict[str, Any]) -> bool:
     return _POLL in content or f"{_UNSTABLE_POLL}.start" in content
 
 
-def _moderators(content: dict[str, Any]) -> tuple[str, ...]:
-    """Return the users who may redact what others sent, which takes a power of 50 unless the room says another."""
-    least = content.get("redact", 50)
-    powers = {
-        user: power for user, power in fields.dict_of(content.get("users")).items() if isinstance(power, int)
-    }
-    able = [user for user, power in powers.items() if isinstance(least, int) and power >= least]
-    return tuple(f"matrix:{user}" for user in able)
+def _moderators(content: dict[str, Any], sender: str) -> tuple[str, ...]:
+    """Return the users who may redact what others sent, which takes a power of 50 unless the room says another.
+
+    A room's creators have all power without being listed (since v12): so whoever sets powers and is given none is one.
+    """
+
+    def power(value: object, default: int) -> int:
+        return value if isinstance(value, int) else default
+
+    users, events = fields.dict_of(content, "users"), fields.dict_of(content, "events")
+    needed = power(events.get("m.room.power_levels"), power(content.get("state_default"), 50))
+    given = {f"matrix:{user}": power(level, 0) for user, level in users.items()}
+    able = [user for user, level in given.items() if level >= power(content.get("redact"), 50)]
+    is_creator = given.get(sender, power(content.get("users_default"), 0)) < needed
+    return (*able, sender) if is_creator and sender not in able else tuple(able)
 
 
 def _classic(content: dict[str, Any]) -> dict[str, Any]:
