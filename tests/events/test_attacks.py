@@ -341,8 +341,9 @@ def test_what_one_person_of_a_group_is_told_alone_is_not_shown_to_the_others(
     room = {"telegram": "telegram:-100", "telegram guest": "telegram:77", "discord": "discord:1"}[platform]
     assert words(database, f"{room}@{ANA}") == [SECRET, SAID]
     assert words(database, f"{room}@{MAL}") == [FORGED]
-    for chat_id in (on.group, f"{room}@{MAL}"):
-        body = {"chat_id": chat_id, "user_id": on.person(MAL), "query": ASKED, "profile": "ask"}
+    # nor is it told where the others read the answer
+    for chat_id, who in ((on.group, MAL), (f"{room}@{MAL}", MAL), (on.group, ANA)):
+        body = {"chat_id": chat_id, "user_id": on.person(who), "query": ASKED, "profile": "ask"}
         shown = client.post("/v1/context", json=body)
         assert shown.status_code == 200, shown.text
         for secret in (SECRET, "7719", SAID):
