@@ -13,7 +13,7 @@ _FILES = (
     ("video", re.compile("video", re.IGNORECASE)),
     ("file", re.compile("file|document|media|data|blob", re.IGNORECASE)),
 )
-_CAPTIONS = ("caption", "alt_text", "alt", "title", "filename", "file_name")
+_CAPTIONS = ("transcript", "caption", "alt_text", "alt", "title", "filename", "file_name")
 _GENERATED = re.compile("image_generation")
 _UNSAID = re.compile("reason|thinking|tool|call|function|compaction", re.IGNORECASE)
 _DATA_URL = re.compile(r"data:[^,]{0,200};base64,", re.IGNORECASE)
@@ -26,6 +26,8 @@ def words(content: Any) -> str:
 
     >>> words([{"type": "text", "text": "this"}, {"type": "image_url", "image_url": {"url": "data:…"}}])
     'this [picture]'
+    >>> words([{"type": "text", "text": {"value": "هذا"}}, {"type": "input_audio", "transcript": "غدا؟"}])
+    'هذا [audio] غدا؟'
     """
     parts = content if isinstance(content, list) else [content]
     said = ""
