@@ -68,15 +68,21 @@ def unreadable(line: str) -> str | None:
     return None
 
 
-def joined(lines: Iterable[str], begins: Callable[[str], object]) -> Iterator[tuple[int, str, list[str]]]:
+def joined(
+    lines: Iterable[str], begins: Callable[[str], object], *, leading: bool = False
+) -> Iterator[tuple[int, str, list[str]]]:
     """Yield the lines that begin something, with their number and those that go on with it, up to a message's length.
+
+    Lines before the first that begins something are left out, or stand alone where they are `leading`.
 
     >>> list(joined(["title", "1 a", "b", "2 c"], lambda line: line[0].isdigit()))
     [(2, '1 a', ['b']), (4, '2 c', [])]
     """
-    first, more, size = (0, ""), list[str](), 0
+    first, more, size, begun = (0, ""), list[str](), 0, False
     for number, line in enumerate(lines, start=1):
-        if begins(line):
+        is_first = bool(begins(line))
+        begun = begun or is_first
+        if is_first or (leading and not begun):
             if first[0]:
                 yield (*first, more)
             first, more, size = (number, line), [], 0

@@ -41,15 +41,11 @@ def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
 
 def _entries(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
     """Yield the lines of JSON, and the messages of Markdown with the lines that they go on in."""
-    is_markdown = False
 
-    def begins(line: str) -> bool:
-        nonlocal is_markdown
-        starts = START.match(line.removeprefix("\ufeff")) is not None
-        begun, is_markdown = starts or not is_markdown, is_markdown or starts
-        return begun
+    def begins(line: str) -> object:
+        return START.match(line.removeprefix("\ufeff"))
 
-    for number, line, more in fields.joined(lines, begins):
+    for number, line, more in fields.joined(lines, begins, leading=True):
         if first := line.removeprefix("\ufeff").strip():
             yield f"line {number}", [first, *more]
 
