@@ -38,6 +38,11 @@ from schemas.messages import MAX_CONTENT_BYTES, MAX_TITLE_CHARS, ChatIn, Message
 
 NOT_THEIRS = "another person sent the message, and whoever changes it here does not moderate the chat"
 
+ANOTHERS = (
+    "the chat that this one would be now is another, with people of its own: if it is not, give this one that id "
+    "with `backscroll chats rename`"
+)
+
 
 def apply_events(
     database: Database,
@@ -201,6 +206,8 @@ def _apply(
             receipt.moves += 1
             args = (change_of.chat_id, change_of.to, change_of.at)
             return _renumber(database, tenant_id, *args, trace_id)
+        case [NewChatId() as move] if move.is_claimed and _is_anothers(database, tenant_id, move):
+            receipt.leave_out(move.where, ANOTHERS, "not_allowed")
         case [NewChatId() as move]:
             receipt.moves += 1
             if persistently(partial(_describe, database, tenant_id, ChatIn(chat_id=move.chat_id), receipt)):
@@ -208,6 +215,13 @@ def _apply(
                 persistently(partial(chat_moves.start, database, tenant_id, *args, trace_id=trace_id))
                 return frozenset({"forget"})
     return frozenset()
+
+
+def _is_anothers(database: Database, tenant_id: str, move: NewChatId) -> bool:
+    """Tell whether the chat that another claims to be now was there before, with people of its own."""
+    with database.tenant(tenant_id) as connection:
+        former, new = (chats.get(connection, chat_id) for chat_id in (move.chat_id, move.to))
+        return new is not None and (former is None or former.moved_to != move.to)
 
 
 def _renumber(
@@ -240,6 +254,7 @@ def with_accounts(database: Database, tenant_id: str, events: Sequence[Event]) -
     """Return the events without `Account`, whose name is in no id where it is the tenant's first on its platform.
 
     So the chats that were there before a second account keep their ids. A key for some chats makes none the first.
+    Where accounts are told apart by whoever passes events on, the first is the one without a name.
     """
     if not any(isinstance(event, Account) for event in events):
         return list(events)
@@ -250,9 +265,11 @@ def with_accounts(database: Database, tenant_id: str, events: Sequence[Event]) -
             with database.tenant(tenant_id) as connection:
                 known = chats.accounts(connection, event.platform)
                 if event.account not in known and (known or not database.only_chats):
-                    chats.add_account(connection, tenant_id, event.platform, event.account)
+                    for account in ("", event.account) if event.is_stated and not known else (event.account,):
+                        chats.add_account(connection, tenant_id, event.platform, account)
                     known = chats.accounts(connection, event.platform)
-            first = f"@{event.account}" if event.account in (known or [event.account])[:1] else ""
+            is_first = known[0] == event.account if known else not event.is_stated
+            first = f"@{event.account}" if is_first else ""
         else:
             kept.append(_without(event, first) if first else event)
     return kept

@@ -15,6 +15,7 @@ _CLOCK = re.compile(
     rf"(?:\s?(?P<after>{_HALF})(?!\w))?",
     re.IGNORECASE,
 )
+_HOURS = re.compile(r"(\d{1,2})시 ?(\d{1,2})분 ?(\d{1,2})초")
 _WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -77,7 +78,7 @@ def moment_of(text: str) -> datetime | None:
     >>> moment_of("lunes, 3 de marzo de 2025, 10:11:12 UTC")
     datetime.datetime(2025, 3, 3, 10, 11, 12)
     """
-    plain = _SPACES.sub(" ", text)
+    plain = _HOURS.sub(r"\1:\2:\3", _SPACES.sub(" ", text))
     clock, start = clock_of(plain), start_of(_CLOCK.sub(" ", plain, count=1))
     try:
         return datetime.combine(day_of(start, "ymd"), clock) if clock and start else None

@@ -7,14 +7,14 @@ Discord's webhooks over HTTP bring no messages of servers: a bot passes on what 
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import IO, Any
 
 from pydantic import ValidationError
 
-from pipeline.platforms import fields, json_stream, kinds
+from pipeline.platforms import contents, fields, json_stream, kinds
 from pipeline.platforms.identity import sender_by_name
 from pipeline.platforms.records import (
     Broken,
@@ -90,11 +90,14 @@ def _names(raw: Any) -> dict[str, str]:
     if not isinstance(raw, dict):
         return {}
     people = [*fields.dicts_of(raw.get("mentions")), fields.dict_of(raw.get("author"))]
-    return {str(person["id"]): name for person in people if person.get("id") and (name := _name(person))}
+    named = ((str(person.get("id")), _name(person, person.get("member"))) for person in people)
+    return {key: name for key, name in named if name}
 
 
-def _name(person: Mapping[str, Any]) -> str:
-    return fields.name_of(person.get("nickname"), person.get("name"))
+def _name(person: Mapping[str, Any], member: object = None) -> str:
+    """Return the name that somebody goes by; exports and events call these fields differently."""
+    names = ("nickname", "name", "global_name", "username")
+    return fields.name_of(fields.dict_of(member).get("nick"), *map(person.get, names))
 
 
 def _read(raw: Any, where: str, chat: ChatIn, names: Mapping[str, str]) -> Iterator[Parsed]:
@@ -124,10 +127,7 @@ def _message(raw: dict[str, Any], where: str, chat: ChatIn, names: Mapping[str, 
     card = not fields.text_of(forwarded.get("content"))
     texts = [fields.text_of(raw.get("content")), *embed_texts(raw.get("embeds"), whole=by_bot)]
     texts += [fields.text_of(forwarded.get("content")), *embed_texts(forwarded.get("embeds"), whole=card)]
-    texts += [fields.labelled(field, value) for field, value in KINDS.unknown_in(raw).items()]
-    texts += [
-        fields.labelled(label, raw[field]) for field, label in KINDS.words.items() if label and raw.get(field)
-    ]
+    texts += KINDS.texts(raw)
     metadata = {"edited_at": str(edited)} if (edited := raw.get("timestampEdited")) else {}
     message = fields.read_message(
         where,
@@ -213,21 +213,16 @@ def _reply_to(raw: object, chat: ChatIn) -> str | None:
 
 
 # the exporter has names for the first types of messages
-_TYPES = {
-    0: "Default",
-    1: "RecipientAdd",
-    2: "RecipientRemove",
-    3: "Call",
-    4: "ChannelNameChange",
-    5: "ChannelIconChange",
-    6: "ChannelPinnedMessage",
-    7: "GuildMemberJoin",
-    18: "ThreadCreated",
-    19: "Reply",
-}
+_TYPES = dict(
+    enumerate(
+        "Default RecipientAdd RecipientRemove Call ChannelNameChange ChannelIconChange ChannelPinnedMessage "
+        "GuildMemberJoin".split()
+    )
+) | {18: "ThreadCreated", 19: "Reply"}
 _THREADS = (10, 11, 12)
 _DIRECT = 1
 _FORWARD = 1
+_EPHEMERAL = 64
 
 
 def parse_events(value: Any) -> Iterator[Event]:
@@ -292,33 +287,29 @@ def _event_chat(channel: object, kind: ChatKind | None, title: str = "") -> Chat
     return fields.chat_of("discord", f"discord:{key}", kind=kind, title=title)
 
 
-def _event_name(person: Mapping[str, Any], member: object) -> str:
-    nick = fields.dict_of(member).get("nick")
-    return fields.name_of(nick, person.get("global_name"), person.get("username"))
-
-
 def _event_message(raw: dict[str, Any], where: str, *, edits: bool = False) -> Iterator[Event]:
     number = raw.get("type", 0)
     kind = _TYPES.get(number, str(number)) if isinstance(number, int) else str(number)
-    if (left_out := KINDS.by_name(where, kind)) is not None:
-        yield left_out
-        if isinstance(left_out, Skipped):
-            return
     # Discord does not say whether a channel of a server is a thread
     chat = _event_chat(raw.get("channel_id"), None if raw.get("guild_id") else "direct")
-    record = _record(raw, where, chat)
-    if left_out is not None and isinstance(record, Skipped):
-        return
-    yield chat
-    # Discord completes links after the message, which is no edit of its author's: any of those wins
-    yield from (
-        fields.edited(record, raw.get("edited_timestamp") or raw.get("timestamp")) if edits else [record]
-    )
+    if isinstance(flags := raw.get("flags"), int) and flags & _EPHEMERAL:
+        # an answer that one person of the channel sees
+        asked = fields.dict_of(raw.get("interaction_metadata")) or fields.dict_of(raw.get("interaction"))
+        person = fields.id_of(fields.dict_of(asked, "user").get("id"), "d.interaction_metadata.user.id")
+        chat = _event_chat(f"{raw.get('channel_id')}@{person}", "direct")
+
+    def read() -> Iterable[Event]:
+        record = _record(raw, where, chat)
+        # Discord completes links after the message, which is no edit of its author's: any of those wins
+        at = raw.get("edited_timestamp") or raw.get("timestamp")
+        return fields.edited(record, at) if edits else [record]
+
+    yield from KINDS.events(where, kind, chat, read)
 
 
 def _record(raw: dict[str, Any], where: str, chat: ChatIn) -> ReadMessage:
     author = fields.dict_of(raw.get("author"))
-    name, sender_id = _event_name(author, raw.get("member")), author.get("id")
+    name, sender_id = _name(author, raw.get("member")), author.get("id")
     spoken = _speaks_for_a_person(raw, author)
     by_bot = not spoken and (author.get("bot") is True or bool(raw.get("webhook_id")))
     sender = "" if spoken else f"discord:{fields.id_of(sender_id, 'd.author.id')}"
@@ -326,24 +317,24 @@ def _record(raw: dict[str, Any], where: str, chat: ChatIn) -> ReadMessage:
     forwards = reference.get("type") == _FORWARD
     shots = fields.dicts_of(raw.get("message_snapshots")) if forwards else []
     passed_on = [fields.dict_of(shot, "message") for shot in shots]
-    texts = [fields.text_of(raw.get("content")), *embed_texts(raw.get("embeds"), whole=by_bot)]
-    texts += _shown(raw.get("components"))
-    for message in passed_on:
-        content = fields.text_of(message.get("content"))
-        texts += [content, *embed_texts(message.get("embeds"), whole=not content)]
+    texts = []
+    for message, whole in ((raw, by_bot), *((shot, not shot.get("content")) for shot in passed_on)):
+        texts += [fields.text_of(message.get("content")), *embed_texts(message.get("embeds"), whole=whole)]
         texts += _shown(message.get("components"))
+        files = fields.dicts_of(message.get("attachments"))
+        texts += [fields.text_of(file.get("description")) for file in files]
     if poll := fields.dict_of(raw.get("poll")):
         answers = [fields.dict_of(answer, "poll_media") for answer in fields.dicts_of(poll.get("answers"))]
-        texts.append(fields.labelled("poll", {"question": poll.get("question"), "answers": answers}))
+        texts.append(contents.labelled("poll", {"question": poll.get("question"), "answers": answers}))
     here = reference.get("channel_id") in (None, raw.get("channel_id"))
     if not here and not forwards and (elsewhere := fields.dict_of(raw.get("referenced_message"))):
-        by = _event_name(fields.dict_of(elsewhere.get("author")), elsewhere.get("member"))
+        by = _name(fields.dict_of(elsewhere.get("author")), elsewhere.get("member"))
         shown = [fields.text_of(elsewhere.get("content")), *_shown(elsewhere.get("components"))]
-        texts.insert(0, fields.quoted("\n".join(filter(None, shown)), by))
+        texts.insert(0, contents.quoted("\n".join(filter(None, shown)), by))
     return fields.read_message(
         where,
         chat.chat_id,
-        text=written_out("\n".join(filter(None, texts)), _event_names(raw)),
+        text=written_out("\n".join(filter(None, texts)), _names(raw)),
         media=[
             item
             for part in (raw, *passed_on)
@@ -404,10 +395,3 @@ def _pictured(components: object) -> Iterator[dict[str, str]]:
                 yield from fields.file_attachments([address.partition("?")[0]])
         for held in component.values():
             yield from _pictured(held if isinstance(held, list) else [])
-
-
-def _event_names(raw: Mapping[str, Any]) -> dict[str, str]:
-    mentioned = fields.dicts_of(raw.get("mentions"))
-    return {
-        str(user.get("id")): name for user in mentioned if (name := _event_name(user, user.get("member")))
-    }

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import IO, Any
 
-from pipeline.platforms import dates, fields, json_stream, jsonlines
+from pipeline.platforms import contents, dates, fields, json_stream, jsonlines
 from pipeline.platforms.fields import dict_of, dicts_of, text_of
 from pipeline.platforms.records import Broken, ImportOptions, Parsed, Skipped
 from pipeline.platforms.shapes import ExportFormat, Place, Shape
@@ -56,7 +56,9 @@ def _message(
         file.get("original_name") or file.get("export_name") for file in dicts_of(raw.get("attached_files"))
     ]
     cards = (
-        [] if text_of(raw.get("text")) else [fields.words(raw.get("cards") or raw.get("attachments"), "text")]
+        []
+        if text_of(raw.get("text"))
+        else [contents.words(raw.get("cards") or raw.get("attachments"), "text")]
     )
     metadata = {"edited_at": str(raw["updated_date"])} if raw.get("updated_date") else {}
     yield from reader.read_message(

@@ -10,7 +10,7 @@ also has lines of the type `row`.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -21,8 +21,8 @@ from pydantic import ValidationError
 
 from pipeline.platforms import fields
 from pipeline.platforms.identity import ImportIds, Positions
-from pipeline.platforms.kinds import MAX_KIND_CHARS
 from pipeline.platforms.records import (
+    MAX_KIND_CHARS,
     NO_TEXT,
     Broken,
     Carried,
@@ -49,7 +49,13 @@ _WHICH_CHAT = "chat_id is missing: put it on the line, on a chat line above, or 
 
 def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
     """Parse chats and messages from the lines of the file, skipping blank lines."""
-    reader = Reader(options)
+    yield from read_objects(lines, Reader(options).read)
+
+
+def read_objects(
+    lines: Iterable[str], read: Callable[[dict[str, Any], str], Iterator[Parsed]]
+) -> Iterator[Parsed]:
+    """Yield what is read of the object on each line; a file that breaks off does not end with a complete line."""
     cut: Broken | None = None
     for number, raw in enumerate(lines, start=1):
         line = raw.strip().removeprefix("\ufeff")
@@ -66,9 +72,8 @@ def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
         except (ValueError, RecursionError) as error:
             yield Broken(where=where, reason=str(error))
         else:
-            yield from reader.read(raw_object, where)
+            yield from read(raw_object, where)
     if cut is not None:
-        # a complete file ends with a complete line
         yield replace(cut, breaks_off=True)
 
 

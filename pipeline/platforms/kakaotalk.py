@@ -14,7 +14,6 @@ from pipeline.platforms import dates, fields, jsonlines
 from pipeline.platforms.identity import sender_by_name
 from pipeline.platforms.records import Broken, ImportOptions, Parsed, Skipped
 from pipeline.platforms.shapes import ExportFormat, Place, Shape
-from schemas.messages import MAX_CONTENT_BYTES
 
 _DATE = r"(?:\d{4}[년.] ?\d{1,2}[월.] ?\d{1,2}[일.]?|[A-Z][a-z]+ \d{1,2}, \d{4})"
 _CLOCK = r"(?:[오상하][전후] ?)?\d{1,2}:\d\d(?::\d\d)?(?:\s?[AaPp][Mm])?"
@@ -40,6 +39,12 @@ _PLACEHOLDER = re.compile("|".join(f"(?P<{kind}>{words})" for kind, words in _SE
 _FILE = re.compile(r"(?:파일|File): (?P<name>\S.*)")
 _DELETED = re.compile(r"삭제된 메시지입니다\.?|This message (?:was|has been) deleted\.?")
 
+# on a PC a line of its own below a message, on a Mac somebody's message
+_SYSTEM = re.compile(
+    r".+님이 (?:나갔습니다|들어왔습니다|.+님을 초대(?:했|하였)습니다)\.?"
+    r"|.+ (?:left|joined|invited .+ to) this chatroom\.?"
+)
+
 _Entry = tuple[str, datetime, str, str]
 
 
@@ -61,8 +66,9 @@ def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
             continue
         where, sent_at, sender, text = item
         plain, name = text.strip(), fields.name_of(sender)
-        if _DELETED.fullmatch(plain):
-            yield Skipped(where=where, reason="deleted message")
+        if _DELETED.fullmatch(plain) or _SYSTEM.fullmatch(plain):
+            reason = "system line" if _SYSTEM.fullmatch(plain) else "deleted message"
+            yield Skipped(where=where, reason=reason)
             continue
         sent, file = _PLACEHOLDER.fullmatch(plain), _FILE.fullmatch(plain)
         media = [fields.attachment(str(sent.lastgroup), "")] if sent else []
@@ -100,20 +106,15 @@ def _rows(lines: Iterator[str]) -> Iterator[_Entry | Skipped | Broken]:
 
 
 def _entries(lines: Iterable[str]) -> Iterator[_Entry | Skipped | Broken]:
-    day, entry, size = None, None, 0
-    for number, line in enumerate(lines, start=1):
+    day = None
+    for number, line, more in fields.joined(
+        lines, lambda line: _begins(line) or _SYSTEM.fullmatch(line.strip())
+    ):
         where, begins = f"line {number}", _begins(line)
-        if begins is None:
-            if entry is not None and size <= MAX_CONTENT_BYTES:
-                entry = (*entry[:3], f"{entry[3]}\n{line}")
-                size += len(line)
-            continue
-        if entry is not None:
-            yield entry
-        entry, size, found = None, 0, begins.groupdict()
+        found = begins.groupdict() if begins else {"note": line}
         if problem := fields.unreadable(line):
             yield Broken(where=where, reason=problem)
-        elif "moment" not in found and "clock" not in found:
+        elif begins and "moment" not in found and "clock" not in found:
             day = dates.start_of(found["day"] or line)
         elif found.get("text") is None:
             # somebody came or left; a phone writes a time alone above each day, too
@@ -126,9 +127,7 @@ def _entries(lines: Iterable[str]) -> Iterator[_Entry | Skipped | Broken]:
             if at is None:
                 yield Broken(where=where, reason="stands below no date, or has none that can be read")
             else:
-                entry = (where, at, found["sender"], found["text"])
-    if entry is not None:
-        yield entry
+                yield where, at, found["sender"], "\n".join([found["text"], *more])
 
 
 def _placed(options: ImportOptions, place: Place) -> ImportOptions:

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from pipeline.platforms import fields, kinds
-from pipeline.platforms.records import Event, Moderators, NewChatId, ReadMessage, Skipped
+from pipeline.platforms import contents, fields, kinds
+from pipeline.platforms.records import Event, Moderators, NewChatId, ReadMessage
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn
 
 KINDS = kinds.load("matrix")
+_MESSAGES = ("m.room.message", "m.sticker")
 _POLL, _UNSTABLE_POLL = "m.poll", "org.matrix.msc3381.poll"
 _PROFILES = ("m.per_message_profile", "com.beeper.per_message_profile")
 # blocks of extensible content: those of a file, and what tells its kind
@@ -22,7 +23,6 @@ _BLOCKS = {
     for prefix in ("m.", "org.matrix.msc1767.")
     for block in ("image_details", "video_details", "audio_details", "voice", "image", "video", "audio")
 }
-_MEDIA = {"m.image": "image", "m.video": "video", "m.audio": "audio", "m.file": "document"}
 
 
 def parse(value: Any) -> Iterator[Event]:
@@ -53,14 +53,21 @@ def _event(raw: dict[str, Any], where: str, names: Mapping[tuple[str, str], str]
     content = fields.dict_of(raw.get("content"))
     chat = ChatIn(chat_id=chat_id, platform="matrix")
     match kind:
-        case "m.room.message" | "m.sticker":
-            yield from _message(raw, content, where, chat, names)
+        case _ if "m.new_content" in content:
+            yield _edit(raw, content, where, chat_id)
+        case "m.room.message" | "m.sticker" if not content:
+            # it was deleted before it was delivered
+            yield fields.not_kept(where, "redacted")
+        case "m.room.message" if fields.dict_of(content, "m.relates_to").get("rel_type") == "m.replace":
+            # an edit says what is new
+            yield fields.not_kept(where, "m.replace")
         case "m.room.redaction":
             redacts = raw.get("redacts") or content.get("redacts")
-            by = f"matrix:{fields.id_of(raw.get('sender'), 'sender')}"
-            yield fields.deletion(where, chat_id, redacts, "redacts", by=by)
+            yield fields.deletion(where, chat_id, redacts, "redacts", by=_sender(raw))
         case "m.room.power_levels":
-            yield Moderators(where=where, chat_id=chat_id, people=_moderators(content), former=None)
+            yield Moderators(
+                where=where, chat_id=chat_id, people=_moderators(content, _sender(raw)), former=None
+            )
         case "m.room.member":
             person = (f"matrix:{fields.id_of(raw.get('state_key'), 'state_key')}",)
             at = fields.time_of(raw.get("origin_server_ts"), "origin_server_ts")
@@ -72,43 +79,57 @@ def _event(raw: dict[str, Any], where: str, names: Mapping[tuple[str, str], str]
             yield fields.chat_of("matrix", chat_id, title=fields.text_of(content.get("name")))
         case "m.room.tombstone":
             new = fields.id_of(content.get("replacement_room"), "content.replacement_room")
-            yield NewChatId(where=where, chat_id=chat_id, to=f"matrix:{new}")
+            yield NewChatId(where=where, chat_id=chat_id, to=f"matrix:{new}", is_claimed=True)
         case _ if "state_key" in raw:
             yield fields.not_kept(where, kind)
         case _:
-            yield from _other(raw, content, where, chat, names)
+            named, said = kind, content
+            if kind in _MESSAGES:
+                named = str(content.get("msgtype", kind))
+            elif _is_poll(content):
+                named = f"{_POLL}.start"
+            else:
+                said = _classic(content)
+            yield from KINDS.events(where, named, chat, lambda: [_record(raw, said, where, chat, names)])
 
 
-def _moderators(content: dict[str, Any]) -> tuple[str, ...]:
-    """Return the users who may redact what others sent, which takes a power of 50 unless the room says another."""
-    least = content.get("redact", 50)
-    powers = {
-        user: power for user, power in fields.dict_of(content.get("users")).items() if isinstance(power, int)
-    }
-    able = [user for user, power in powers.items() if isinstance(least, int) and power >= least]
-    return tuple(f"matrix:{user}" for user in able)
+def _edit(raw: dict[str, Any], content: dict[str, Any], where: str, chat_id: str) -> Event:
+    """Return the edit of a message, or of a poll."""
+    new, relation = fields.dict_of(content, "m.new_content"), fields.dict_of(content, "m.relates_to")
+    new = new if "msgtype" in new or _is_poll(new) else _classic(new)
+    return fields.edit_alone(
+        where,
+        chat_id,
+        fields.id_of(relation.get("event_id"), "m.relates_to.event_id"),
+        fields.with_media(_text(new, answers=False), _media(new)),
+        raw.get("origin_server_ts"),
+        sender_id=_sender(raw),
+    )
 
 
-def _other(
-    raw: dict[str, Any],
-    content: dict[str, Any],
-    where: str,
-    chat: ChatIn,
-    names: Mapping[tuple[str, str], str],
-) -> Iterator[Event]:
-    """Yield what somebody sent that is no plain message: a poll's words, or those of a new kind, with a note of it."""
-    kind, is_poll = str(raw["type"]), _POLL in content or f"{_UNSTABLE_POLL}.start" in content
-    noted = None if is_poll else KINDS.by_name(where, kind)
-    if noted is not None:
-        yield noted
-    if isinstance(noted, Skipped):
-        return
-    if not is_poll:
-        content = _classic(content)
-    sender = f"matrix:{fields.id_of(raw.get('sender'), 'sender')}"
-    record = _record(raw, content, fields.dict_of(content.get("m.relates_to")), where, chat, sender, names)
-    if noted is None or not isinstance(record, Skipped):
-        yield from (chat, record)
+def _sender(raw: dict[str, Any]) -> str:
+    return f"matrix:{fields.id_of(raw.get('sender'), 'sender')}"
+
+
+def _is_poll(content: dict[str, Any]) -> bool:
+    return _POLL in content or f"{_UNSTABLE_POLL}.start" in content
+
+
+def _moderators(content: dict[str, Any], sender: str) -> tuple[str, ...]:
+    """Return the users who may redact what others sent, which takes a power of 50 unless the room says another.
+
+    A room's creators have all power without being listed (since v12): so whoever sets powers and is given none is one.
+    """
+
+    def power(value: object, default: int) -> int:
+        return value if isinstance(value, int) else default
+
+    users, events = fields.dict_of(content, "users"), fields.dict_of(content, "events")
+    needed = power(events.get("m.room.power_levels"), power(content.get("state_default"), 50))
+    given = {f"matrix:{user}": power(level, 0) for user, level in users.items()}
+    able = [user for user, level in given.items() if level >= power(content.get("redact"), 50)]
+    is_creator = given.get(sender, power(content.get("users_default"), 0)) < needed
+    return (*able, sender) if is_creator and sender not in able else tuple(able)
 
 
 def _classic(content: dict[str, Any]) -> dict[str, Any]:
@@ -117,51 +138,23 @@ def _classic(content: dict[str, Any]) -> dict[str, Any]:
     kind = next((msgtype for block, msgtype in _BLOCKS.items() if block in content), "m.file")
     name, caption = fields.name_of(file.get("name")), _words(content.get("m.caption") or content)
     plain = {"msgtype": kind, "body": caption or name, "filename": name} if file else {}
-    return {"msgtype": "m.text", "body": caption or fields.words(content), **plain, **content}
-
-
-def _message(
-    raw: dict[str, Any],
-    content: dict[str, Any],
-    where: str,
-    chat: ChatIn,
-    names: Mapping[tuple[str, str], str],
-) -> Iterator[Event]:
-    if not content:
-        # it was deleted before it was delivered
-        yield fields.not_kept(where, "redacted")
-        return
-    relation = fields.dict_of(content.get("m.relates_to"))
-    sender = f"matrix:{fields.id_of(raw.get('sender'), 'sender')}"
-    if relation.get("rel_type") == "m.replace":
-        new = fields.dict_of(content.get("m.new_content"))
-        external_id = fields.id_of(relation.get("event_id"), "m.relates_to.event_id")
-        text, at = fields.with_media(_text(new, answers=False), _media(new)), raw.get("origin_server_ts")
-        yield fields.edit_alone(where, chat.chat_id, external_id, text, at, sender_id=sender)
-        return
-    kind = str(content.get("msgtype", raw["type"]))
-    if (noted := KINDS.by_name(where, kind)) is not None:
-        yield noted
-    record = _record(raw, content, relation, where, chat, sender, names)
-    # its words may be there for older clients only, as of a request to verify a key
-    if not isinstance(noted, Skipped) and (noted is None or not isinstance(record, Skipped)):
-        yield from (chat, record)
+    return {"msgtype": "m.text", "body": caption or contents.words(content), **plain, **content}
 
 
 def _record(
     raw: dict[str, Any],
     content: dict[str, Any],
-    relation: dict[str, Any],
     where: str,
     chat: ChatIn,
-    sender: str,
     names: Mapping[tuple[str, str], str],
 ) -> ReadMessage:
+    sender, relation = _sender(raw), fields.dict_of(content, "m.relates_to")
     user = sender.removeprefix("matrix:")
-    profile = next(filter(None, (fields.dict_of(content.get(field)) for field in _PROFILES)), {})
-    told = (profile.get("displayname"), fields.dict_of(raw.get("unsigned")).get("displayname"))
+    profile = next(filter(None, (fields.dict_of(content, field) for field in _PROFILES)), {})
+    told = (profile.get("displayname"), fields.dict_of(raw, "unsigned").get("displayname"))
+    known = names.get((str(raw.get("room_id")), user))
     # for clients without threads, a message of a thread looks like an answer to the one before
-    answered = None if relation.get("is_falling_back") else fields.dict_of(relation.get("m.in_reply_to"))
+    answered = None if relation.get("is_falling_back") else fields.dict_of(relation, "m.in_reply_to")
     return fields.read_message(
         where,
         chat.chat_id,
@@ -171,9 +164,7 @@ def _record(
         kind=str(raw["type"]),
         external_id=fields.id_of(raw.get("event_id"), "event_id"),
         sender_id=sender,
-        sender_name=fields.name_of(
-            *told, names.get((str(raw.get("room_id")), user)), user.lstrip("@").partition(":")[0]
-        ),
+        sender_name=fields.name_of(*told, known, user.lstrip("@").partition(":")[0]),
         role="assistant" if content.get("msgtype") == "m.notice" else "user",
         sent_at=raw.get("origin_server_ts"),
         reply_to=answered.get("event_id") if answered else None,
@@ -193,14 +184,14 @@ def _words(content: object) -> str:
 def _media(content: dict[str, Any], *, sticker: bool = False) -> list[dict[str, str]]:
     if items := fields.dicts_of(content.get("itemtypes")):
         return [part for item in items for part in _media({**item, "msgtype": item.get("itemtype")})]
-    kind = "sticker" if sticker else _MEDIA.get(str(content.get("msgtype")))
+    kind = "sticker" if sticker else KINDS.media.get(str(content.get("msgtype")))
     file = fields.name_of(content.get("filename"), content.get("body"))
     return [fields.attachment(kind, file)] if kind else []
 
 
 def _text(content: dict[str, Any], *, answers: bool) -> str:
     body = fields.text_of(content.get("body"))
-    if str(content.get("msgtype")) in _MEDIA:
+    if str(content.get("msgtype")) in KINDS.media:
         # a body beside the file's name is a caption
         file = fields.text_of(content.get("filename"))
         return body if file and body != file else ""
@@ -209,7 +200,7 @@ def _text(content: dict[str, Any], *, answers: bool) -> str:
         question, *options = map(_words, (poll.get("question"), *fields.dicts_of(poll.get("answers"))))
         return f"[poll] {question}: {' / '.join(options)}" if poll else ""
     if content.get("msgtype") == "m.location":
-        return f"[location {body}]"
+        return contents.location("", "", body, fields.text_of(content.get("geo_uri")).removeprefix("geo:"))
     if answers and body.startswith("> "):
         # older clients quote what they answer
         lines = body.split("\n")

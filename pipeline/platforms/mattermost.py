@@ -4,11 +4,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from pipeline.platforms import fields, jsonlines
+from pipeline.platforms import contents, fields, jsonlines
 from pipeline.platforms.fields import dict_of, dicts_of, text_of
 from pipeline.platforms.identity import ImportIds
-from pipeline.platforms.kinds import MAX_KIND_CHARS
-from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Skipped, Unread
+from pipeline.platforms.records import MAX_KIND_CHARS, ImportOptions, Notice, Parsed, Skipped, Unread
 from pipeline.platforms.shapes import ExportFormat, Shape
 
 # lines that nobody wrote
@@ -22,22 +21,7 @@ def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
     if options.chat_id:
         yield Notice(text="The export names its channels itself; --chat is not used.")
     reader = _MattermostReader(replace(options, chat_id=None))
-    last: Broken | None = None
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        if last is not None:
-            yield last
-        last = None
-        try:
-            raw = jsonlines.object_of(line.strip().removeprefix("\ufeff"))
-        except (ValueError, RecursionError) as error:
-            last = Broken(where=f"line {number}", reason=str(error))
-        else:
-            yield from reader.read(raw, f"line {number}")
-    if last is not None:
-        # a complete file ends with a complete line
-        yield replace(last, breaks_off=True)
+    yield from jsonlines.read_objects(lines, reader.read)
 
 
 class _MattermostReader:
@@ -103,7 +87,7 @@ class _MattermostReader:
             )
             return
         user, props = fields.name_of(raw.get("user")), dict_of(raw.get("props"))
-        cards = [fields.words(card, "text") for card in dicts_of(props.get("attachments"))]
+        cards = [contents.words(card, "text") for card in dicts_of(props.get("attachments"))]
         by_bot = user in self._bots or str(props.get("from_bot")).lower() == "true"
         edited = raw.get("edit_at") or None
         yield from self._reader.read_message(

@@ -48,6 +48,8 @@ class Platform:
     # the proof is a header alone, so that it can be checked before the body is read
     by_header: bool = False
     secret: Secret = Secret()
+    # ids of chats that a person has with each account of ours, if its events do not tell which of them it is
+    with_each_account: re.Pattern[str] | None = None
     # answers the first request to a new URL; None if it is none
     handshake: Callable[[Any], dict[str, Any] | None] = lambda _: None
     # a new URL is asked for a token that comes of the secret

@@ -13,6 +13,7 @@ from schemas.messages import ChatIn, ChatKind, MessageIn
 DateOrder = Literal["dmy", "mdy", "ymd"]
 MAX_LINE_CHARS = 1024 * 1024
 """Lines of text files come cut to one character more than this: a parser sees that they were longer."""
+MAX_KIND_CHARS = 60
 NO_TEXT = "message without text"
 OTHER_CHAT = "of a chat that the source is not for"
 
@@ -215,6 +216,8 @@ class NewChatId:
     where: str
     chat_id: str
     to: str
+    # whoever may close the one says so, and nobody has asked the other
+    is_claimed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,6 +239,8 @@ class Account:
     where: str
     platform: str
     account: str
+    # by whoever passes the events on, as they do not say it; those that come without a name are another account's
+    is_stated: bool = False
 
 
 Event = (

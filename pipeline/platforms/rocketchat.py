@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import IO, Any, cast
 
-from pipeline.platforms import fields, json_stream, jsonlines
+from pipeline.platforms import contents, fields, json_stream, jsonlines
 from pipeline.platforms.fields import dict_of, dicts_of, text_of
 from pipeline.platforms.records import Broken, ImportOptions, Parsed, Skipped, Unread
 from pipeline.platforms.shapes import HEAD_CHARS, ExportFormat, Shape
@@ -65,7 +65,7 @@ def _message(raw: dict[str, Any], where: str, chat_id: str, reader: jsonlines.Re
     attached = dicts_of(raw.get("attachments"))
     # what is quoted stands there, too
     texts = [
-        fields.words({name: item.get(name) for name in ("title", "text", "description")})
+        contents.words({name: item.get(name) for name in ("title", "text", "description")})
         for item in attached
         if not item.get("message_link") and not item.get("title_link")
     ]

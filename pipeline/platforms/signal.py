@@ -17,7 +17,6 @@ from pipeline.platforms import fields, jsonlines, kinds
 from pipeline.platforms.identity import sender_by_name
 from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Skipped
 from pipeline.platforms.shapes import ExportFormat, Place, Shape
-from schemas.messages import MAX_CONTENT_BYTES
 
 START = re.compile(
     r"\[(?P<day>\d{4}-\d\d-\d\d),? (?P<clock>\d\d:\d\d(?::\d\d)?)\] (?P<sender>.+?):(?: |$)(?P<body>.*)"
@@ -42,18 +41,13 @@ def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
 
 def _entries(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
     """Yield the lines of JSON, and the messages of Markdown with the lines that they go on in."""
-    entry, where, size = [""], "", 0
-    for number, line in enumerate(lines, start=1):
-        if START.match(line) or not START.match(entry[0]):
-            if entry[0]:
-                yield where, entry
-            entry, where, size = [line.removeprefix("\ufeff").strip()], f"line {number}", 0
-        elif size <= MAX_CONTENT_BYTES:
-            # longer entries are refused
-            entry.append(line)
-        size += len(line)
-    if entry[0]:
-        yield where, entry
+
+    def begins(line: str) -> object:
+        return START.match(line.removeprefix("\ufeff"))
+
+    for number, line, more in fields.joined(lines, begins, leading=True):
+        if first := line.removeprefix("\ufeff").strip():
+            yield f"line {number}", [first, *more]
 
 
 def _object_of(entry: list[str]) -> dict[str, Any]:

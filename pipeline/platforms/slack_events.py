@@ -1,10 +1,10 @@
 """Parse events of Slack's Events API: over HTTP, in Socket Mode, or the bare event as Bolt passes it on."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pipeline.platforms import fields, kinds, slack_export
-from pipeline.platforms.records import Event, NewChatId, Skipped
+from pipeline.platforms.records import Event, NewChatId
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn, ChatKind
 
@@ -74,19 +74,12 @@ def _message(raw: dict[str, Any], bots: set[str]) -> Iterator[Event]:
         return
     changed = subtype == "message_changed"
     body = inner if changed else raw
-    if (left_out := slack_export.KINDS.by_name("event", slack_export.kind_of(body))) is not None:
-        yield left_out
-        if isinstance(left_out, Skipped):
-            return
-    # when it was edited is the edit's, in whatever order both come
-    record = slack_export.message(
-        {key: body[key] for key in body if key != "edited"}, "event", chat, {}, bots
-    )
-    if left_out is not None and isinstance(record, Skipped):
-        return
-    yield chat
-    if changed:
+
+    def read() -> Iterable[Event]:
+        # when it was edited is the edit's, in whatever order both come
+        said = {key: body[key] for key in body if key != "edited"}
+        record = slack_export.message(said, "event", chat, {}, bots)
         at = fields.dict_of(body.get("edited")).get("ts") or raw.get("event_ts")
-        yield from fields.edited(record, at)
-    else:
-        yield record
+        return fields.edited(record, at) if changed else [record]
+
+    yield from slack_export.KINDS.events("event", slack_export.kind_of(body), chat, read)

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pipeline.platforms import fields, kinds
+from pipeline.platforms import contents, fields, kinds
 from pipeline.platforms.fields import dict_of, dicts_of, text_of
 from pipeline.platforms.identity import sender_by_name
 from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Record, Skipped, Times
@@ -376,14 +376,15 @@ def with_shared_message(item: Mapping[str, Any]) -> str:
 
 
 def text_of_file(file: Mapping[str, Any]) -> str:
-    """Return the text written with a file, and the beginning of Slack's transcript of it.
+    """Return the text written with a file, of an email or a snippet the text itself, and of speech Slack's transcript.
 
     >>> text_of_file({"initial_comment": {"comment": "see page 3"}, "transcription": {"preview": {"content": "hello"}}})
     'see page 3\\nhello'
     """
     comment = dict_of(file.get("initial_comment")).get("comment")
     spoken = dict_of(dict_of(file.get("transcription")).get("preview")).get("content")
-    return "\n".join(filter(None, (text_of(comment), text_of(spoken))))
+    written = file.get("plain_text") or file.get("preview")
+    return "\n".join(filter(None, map(text_of, (comment, written, spoken))))
 
 
 # blocks of controls, of which what was chosen comes as an event
@@ -408,7 +409,7 @@ def _lines(block: Mapping[str, Any]) -> Iterator[str]:
             if field == "rows" and isinstance(value, list):
                 yield from (" | ".join(map(_cell, dicts_of(row))) for row in value)
             elif isinstance(value, str):
-                yield value.strip() if fields.is_written(field) else ""
+                yield value.strip() if contents.is_written(field) else ""
             elif field != "accessory":
                 for part in dicts_of(value if isinstance(value, list) else [value]):
                     yield from _lines(part)

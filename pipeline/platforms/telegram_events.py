@@ -7,7 +7,7 @@ Telegram does not deliver a bot's own messages: what it returns for them is take
 from collections.abc import Iterator
 from typing import Any
 
-from pipeline.platforms import fields, kinds
+from pipeline.platforms import contents, fields, kinds
 from pipeline.platforms.records import Event, MemberChange, NewChatId, ReadMessage, Skipped
 from pipeline.platforms.telegram_export import MAX_POSITION, poll_text
 from schemas.messages import FORWARDED, ChatIn, ChatKind
@@ -15,18 +15,6 @@ from schemas.messages import FORWARDED, ChatIn, ChatKind
 KINDS, UPDATES = kinds.load("telegram_bot"), kinds.load("telegram_updates")
 _MESSAGES = ("message", "channel_post", "business_message", "guest_message")
 _EDITS = ("edited_message", "edited_channel_post", "edited_business_message")
-_MEDIA = {
-    "photo": "image",
-    "live_photo": "image",
-    "animation": "image",
-    "video": "video",
-    "video_note": "video",
-    "voice": "audio",
-    "audio": "audio",
-    "sticker": "sticker",
-    "document": "document",
-    "paid_media": "media",
-}
 _MEMBER, _OWN_MEMBER, _DELETED = "chat_member", "my_chat_member", "deleted_business_messages"
 _READ = (*_MESSAGES, *_EDITS, _MEMBER, _OWN_MEMBER, _DELETED)
 _INSIDE = ("creator", "administrator", "member")
@@ -93,9 +81,33 @@ def _chat(raw: dict[str, Any]) -> ChatIn:
         # each subscriber of a channel talks with it alone
         topic_id = fields.id_of(topic.get("topic_id"), "direct_messages_topic.topic_id")
         return fields.chat_of("telegram", f"{plain_id}@{topic_id}", kind="direct")
+    if (alone := _alone_with(raw, chat)) is not None:
+        return fields.chat_of(
+            "telegram", f"{plain_id}@{fields.id_of(alone, 'receiver_user.id')}", kind="direct"
+        )
     # a direct chat has no title but a person's name, which would stay when they are forgotten
     kind: ChatKind = "direct" if chat.get("type") == "private" else "group"
     return fields.chat_of("telegram", chat_id, kind=kind, title=fields.text_of(chat.get("title")))
+
+
+def _alone_with(raw: dict[str, Any], chat: dict[str, Any]) -> object:
+    """Return the id of whoever alone sees a message of a chat besides the bot; None if the whole chat does.
+
+    Ephemeral messages are one person's in a group; a guest is called into somebody's direct chat with another person,
+    of which the id may be that of the other's chat with the bot.
+    """
+    sender, receiver = fields.dict_of(raw.get("from")), fields.dict_of(raw.get("receiver_user"))
+    if "ephemeral_message_id" in raw:
+        return (receiver if sender.get("is_bot") is True else sender).get("id")
+    if raw.get("guest_query_id") and chat.get("type") == "private":
+        return sender.get("id")
+    return None
+
+
+def _id(raw: dict[str, Any]) -> object:
+    """Return the id of a message; that of an ephemeral one is another's when it has expired."""
+    ephemeral = raw.get("ephemeral_message_id")
+    return raw.get("message_id") if ephemeral is None else f"{ephemeral}.{raw.get('date')}"
 
 
 def _message(raw: dict[str, Any], where: str, *, edits: bool, is_own: bool = False) -> Iterator[Event]:
@@ -135,10 +147,10 @@ def _record(raw: dict[str, Any], where: str, chat: ChatIn, *, is_own: bool) -> R
     by_bot = is_bot or bool(raw.get("sender_business_bot"))
     # a channel's post, or what an anonymous administrator writes, is the chat's own
     sender = in_name_of or person or fields.dict_of(raw.get("chat"))
-    external_id = fields.id_of(raw.get("message_id"), "message_id")
+    external_id = fields.id_of(_id(raw), "message_id")
     topic = raw.get("message_thread_id") if raw.get("is_topic_message") else None
     answers = fields.dict_of(raw.get("reply_to_message"))
-    answered = answers.get("message_id") if _is_here(answers, raw) else None
+    answered = _id(answers) if _is_here(answers, raw) else None
     return fields.read_message(
         where,
         chat.chat_id,
@@ -184,12 +196,12 @@ def _quotation(raw: dict[str, Any]) -> str:
         text = text or fields.with_media(_text(here), _media(here))
     author = fields.dict_of(here.get("sender_chat")) or fields.dict_of(here.get("from"))
     by = _origin(outside.get("origin")) or fields.name_of(author.get("title")) or _name(author)
-    return fields.quoted(text, by)
+    return contents.quoted(text, by)
 
 
 def _text(raw: dict[str, Any]) -> str:
     texts = [_quotation(raw), fields.text_of(raw.get("text")) or fields.text_of(raw.get("caption"))]
-    texts.append(fields.words(raw.get("rich_message")))
+    texts.append(contents.words(raw.get("rich_message")))
     if isinstance(poll := raw.get("poll"), dict):
         options = [
             (option.get("text"), option.get("voter_count")) for option in fields.dicts_of(poll.get("options"))
@@ -198,10 +210,11 @@ def _text(raw: dict[str, Any]) -> str:
     if place := fields.dict_of(raw.get("venue")) or fields.dict_of(raw.get("location")):
         point = fields.dict_of(place.get("location")) or place
         names = (place.get("title"), place.get("address"))
-        texts.append(fields.location(point.get("latitude", ""), point.get("longitude", ""), *names))
-    labels = {field: label for field, label in KINDS.words.items() if label and field in raw}
-    texts += [fields.labelled(label, raw[field], shown=f"[{label}]") for field, label in labels.items()]
-    texts += [fields.labelled(field, value) for field, value in KINDS.unknown_in(raw).items()]
+        texts.append(contents.location(point.get("latitude", ""), point.get("longitude", ""), *names))
+    texts += KINDS.texts(raw)
+    texts.append(contents.answers(fields.dict_of(raw, "web_app_data").get("data")))
+    person = fields.dict_of(raw.get("contact"))
+    texts.append(contents.card(_name(person), person.get("phone_number")))
     return "\n".join(filter(None, texts))
 
 
@@ -209,7 +222,7 @@ def _media(raw: dict[str, Any]) -> list[dict[str, str]]:
     if contact := fields.dict_of(raw.get("contact")):
         return [fields.attachment("contact", _name(contact))]
     # an animation comes as a document, too
-    for field, kind in _MEDIA.items():
+    for field, kind in KINDS.media.items():
         if held := raw.get(field):
             file = fields.dict_of(held)
             item = fields.attachment(kind, fields.name_of(file.get("file_name")))

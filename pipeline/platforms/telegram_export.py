@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import ValidationError
 
-from pipeline.platforms import fields, json_stream, kinds
+from pipeline.platforms import contents, fields, json_stream, kinds
 from pipeline.platforms.records import NO_TEXT, Broken, ImportOptions, Notice, Parsed, Skipped, Times
 from pipeline.platforms.shapes import ExportFormat, Shape
 from schemas.messages import FORWARDED, ChatIn, ChatKind
@@ -236,7 +236,9 @@ def _text(raw: dict[str, Any]) -> str:
     """Return a message's text, then what is written in the things sent with it."""
     if not isinstance(text := raw.get("text", ""), str | list):
         raise ValueError("text is neither a text nor a list of texts")  # noqa: TRY004  it is the file that is wrong
-    texts = [fields.words(text, "text"), fields.words(raw.get("rich_message"))]
+    texts = [contents.words(text, "text"), contents.words(raw.get("rich_message"))]
+    person = fields.dict_of(raw.get("contact_information"))
+    texts.append(contents.card(_full_name(person), person.get("phone_number")))
     if isinstance(poll := raw.get("poll"), dict):
         texts.append(_poll(poll))
     place = fields.dict_of(raw.get("location_information"))
@@ -245,11 +247,9 @@ def _text(raw: dict[str, Any]) -> str:
         texts.append(f"[location {name or '{latitude}, {longitude}'.format_map(defaultdict(str, place))}]")
     if raw.get("type") == "service":
         action = str(raw.get("action"))
-        texts.append(fields.labelled(_ACTIONS.words.get(action, action), _KINDS.unknown_in(raw)))
+        texts.append(contents.labelled(_ACTIONS.words.get(action, action), _KINDS.unknown_in(raw)))
     else:
-        labels = {field: label for field, label in _KINDS.words.items() if label and field in raw}
-        texts += [fields.labelled(label, raw[field], shown=f"[{label}]") for field, label in labels.items()]
-        texts += [fields.labelled(field, value) for field, value in _KINDS.unknown_in(raw).items()]
+        texts += _KINDS.texts(raw)
     return "\n".join(filter(None, map(str.strip, texts)))
 
 
@@ -263,8 +263,8 @@ def poll_text(question: object, answers: Iterable[tuple[object, object]], *, vot
     counted = []
     for answer, voters in answers:
         took = f" ({voters} {'vote' if voters == 1 else 'votes'})" if voted else ""
-        counted.append(f"{fields.words(answer, 'text')}{took if isinstance(voters, int) else ''}")
-    return f"[poll] {fields.words(question, 'text')}: {' / '.join(counted)}"
+        counted.append(f"{contents.words(answer, 'text')}{took if isinstance(voters, int) else ''}")
+    return f"[poll] {contents.words(question, 'text')}: {' / '.join(counted)}"
 
 
 def _media(raw: dict[str, Any]) -> list[dict[str, str]]:
@@ -279,8 +279,12 @@ def _media(raw: dict[str, Any]) -> list[dict[str, str]]:
     if "file" in raw:
         return [_named("document", raw.get("file_name") or raw["file"])]
     if isinstance(contact := raw.get("contact_information"), dict):
-        return [_named("contact", f"{contact.get('first_name', '')} {contact.get('last_name', '')}")]
+        return [fields.attachment("contact", _full_name(contact))]
     return []
+
+
+def _full_name(person: dict[str, Any]) -> str:
+    return " ".join(filter(None, (fields.text_of(person.get(part)) for part in ("first_name", "last_name"))))
 
 
 def _named(kind: str, path: object) -> dict[str, str]:

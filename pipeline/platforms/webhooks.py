@@ -1,15 +1,17 @@
 """The registry of platforms whose events are accepted."""
 
 import base64
+import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from pipeline.platforms import discord as discord
-from pipeline.platforms import jsonlines, matrix
+from pipeline.platforms import fields, jsonlines, matrix
 from pipeline.platforms import slack_events as slack
 from pipeline.platforms import telegram_events as telegram
 from pipeline.platforms.line import events as line
@@ -25,11 +27,11 @@ from pipeline.platforms.platform import (
     unless,
 )
 from pipeline.platforms.platform import equal_secrets as equal_secrets
-from pipeline.platforms.records import Event
+from pipeline.platforms.records import Account, Event, NewNumber, OtherId
 from pipeline.platforms.whatsapp import baileys, cloud
 from schemas.base import did_you_mean
 from schemas.errors import InvalidInput, NotFound
-from schemas.messages import MAX_BATCH
+from schemas.messages import MAX_BATCH, ChatIn
 
 _WHSEC, _MB = "whsec_", 2**20
 
@@ -75,17 +77,15 @@ def _public_key(secret: str) -> Ed25519PublicKey:
 
 
 def _slack_handshake(value: Any) -> dict[str, Any] | None:
-    match value:
-        case {"type": "url_verification", "challenge": str() as challenge}:
-            return {"challenge": challenge}
-    return None
+    asked = fields.dict_of(value)
+    challenge = asked.get("challenge")
+    is_one = asked.get("type") == "url_verification" and isinstance(challenge, str)
+    return {"challenge": challenge} if is_one else None
 
 
 def _discord_handshake(value: Any) -> dict[str, Any] | None:
-    match value:
-        case {"type": 1} if "event" not in value:
-            return {"type": 1}
-    return None
+    asked = fields.dict_of(value)
+    return {"type": 1} if asked.get("type") == 1 and "event" not in asked else None
 
 
 PLATFORMS: dict[str, Platform] = {
@@ -94,6 +94,7 @@ PLATFORMS: dict[str, Platform] = {
         proof=by_token("x-telegram-bot-api-secret-token"),
         by_header=True,
         secret=OUR_TOKEN,
+        with_each_account=re.compile(r"telegram:\d+"),
         max_bytes=_MB,
     ),
     "slack": Platform(parse=slack.parse, proof=_slack_proof, handshake=_slack_handshake, max_bytes=_MB),
@@ -111,7 +112,9 @@ PLATFORMS: dict[str, Platform] = {
         asks_for_token=True,
         max_bytes=4 * _MB,
     ),
-    "baileys": Platform(parse=baileys.parse),
+    "baileys": Platform(
+        parse=baileys.parse, with_each_account=re.compile(r"whatsapp:(?!.*@(?:g\.us|newsletter)$).+")
+    ),
     "matrix": Platform(
         parse=matrix.parse,
         proof=by_token("authorization", "Bearer "),
@@ -158,6 +161,33 @@ def parse_events(platform: str, value: Any, *, most: int | None = MAX_BATCH) -> 
         # what is wrong is outside the items, which are told apart
         raise InvalidInput(str(error), field="body") from error
     return events
+
+
+_ACCOUNT = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+def of_account(platform: str, events: Sequence[Event], account: str) -> list[Event]:
+    """Return events with the account of ours that they are said to be with, in the ids of direct chats.
+
+    Raises `InvalidInput` for a name that is none, and for a platform whose events tell it.
+    """
+    direct = PLATFORMS[platform].with_each_account
+    if direct is None:
+        raise InvalidInput(f"account: {platform} tells itself which account it is", field="account")
+    if not _ACCOUNT.fullmatch(account):
+        raise InvalidInput("account must be 1 to 64 letters, digits, dots, _ and -", field="account")
+    # those of WhatsApp are its own, however they come
+    of = direct.pattern.partition(":")[0]
+    found: list[Event] = [Account(where="account", platform=of, account=account, is_stated=True)]
+    for event in events:
+        chat_id = None if isinstance(event, NewNumber) else getattr(event, "chat_id", None)
+        if isinstance(event, OtherId):
+            event = replace(event, account=f"@{account}")
+        elif chat_id is not None and direct.fullmatch(chat_id):
+            own: dict[str, Any] = {"chat_id": f"{chat_id}@{account}"}
+            event = event.model_copy(update=own) if isinstance(event, ChatIn) else replace(event, **own)
+        found.append(event)
+    return found
 
 
 def check_proof(

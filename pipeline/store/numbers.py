@@ -4,6 +4,7 @@ Whatever was said under a number up to then is under the new id, and what is sai
 compared as they were told, as a message from the future is stored with the time of its arrival.
 """
 
+import re
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -49,11 +50,13 @@ class Ago(NamedTuple):
 def of_chat(chat_id: str) -> tuple[str, str]:
     """Return whose direct chat an id would be, and the account of ours in it, with its `@`, or nothing.
 
-    >>> of_chat("whatsapp:351911000@222"), of_chat("whatsapp:351911000")
-    (('whatsapp:351911000', '@222'), ('whatsapp:351911000', ''))
+    >>> of_chat("whatsapp:351911000@222"), of_chat("whatsapp:99@lid@222")
+    (('whatsapp:351911000', '@222'), ('whatsapp:99@lid', '@222'))
     """
-    number, at, account = chat_id.partition("@")
-    return number, at + account
+    # an id in place of a number says so
+    match = re.match(r"[^@]*(?:@lid(?![^@]))?", chat_id)
+    number = match[0] if match else chat_id
+    return number, chat_id.removeprefix(number)
 
 
 def changes(connection: Connection, ids: Collection[str]) -> dict[str, list[Change]]:

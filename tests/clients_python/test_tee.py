@@ -131,5 +131,10 @@ def test_what_was_said_in_the_evening_is_shown_on_that_day(memory: Backscroll, a
     assert api.get("/v1/chats/app:2").json()["time_zone"] == "Asia/Tokyo"
     text = memory.context("app:1", "¿Y mañana?").text
     assert "22:30" in text, text
+    # and the bot names itself, where its platform does not
+    said = {"message_id": 1, "date": 1_790_000_000, "from": {"id": 7}, "text": "¿Y el lunes?"}
+    chat = {"id": 7, "type": "private"}
+    assert memory.tee("telegram", {"update_id": 1, "message": {**said, "chat": chat}}, account="tienda")
+    assert api.get("/v1/chats/telegram:7@tienda").status_code == 200
     with pytest.raises(Refused, match="time_zone"):
         memory.event("standard", created, time_zone="Mars/Olympus")

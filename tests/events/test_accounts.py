@@ -35,6 +35,17 @@ def line(account: str, at: int, words: str) -> dict[str, Any]:
     return {"destination": account, "events": [event]}
 
 
+def telegram(account: str, at: int, words: str, kind: str = "message", message_id: int = 5) -> dict[str, Any]:
+    chat, sender = {"id": 351911000, "type": "private"}, {"id": 351911000, "first_name": "Inês"}
+    message = {"message_id": message_id, "date": AT + at, "chat": chat, "from": sender, "text": words}
+    return {"update_id": at, kind: message | ({"edit_date": AT + at + 1} if kind != "message" else {})}
+
+
+def baileys(account: str, at: int, words: str, **key: Any) -> dict[str, Any]:
+    key = {"remoteJid": f"{PERSON}@s.whatsapp.net", "id": f"{account}-{at}", **key}
+    return {"messages": [{"key": key, "messageTimestamp": AT + at, "message": {"conversation": words}}]}
+
+
 PLATFORMS = {
     "whatsapp": lambda account, at, words: cloud(account, at, text={"body": words}),
     "line": line,
@@ -78,6 +89,48 @@ def test_the_first_account_keeps_the_chats_there_are_and_another_has_its_own(
     with database.tenant(TENANT) as connection:
         senders = connection.scalars(text("SELECT DISTINCT sender_id FROM messages"))
         assert list(senders) == [f"{platform}:{PERSON}"]
+
+
+STATED: dict[str, tuple[str, Any]] = {"telegram": ("telegram", telegram), "baileys": ("whatsapp", baileys)}
+
+
+@pytest.mark.parametrize("platform", STATED)
+def test_a_bot_that_is_named_has_chats_of_its_own_and_the_one_without_a_name_keeps_those_there_are(
+    client: httpx.Client, database: Database, platform: str
+) -> None:
+    of, says = STATED[platform]
+    # Given a bot, and a second one whose messages may have the first one's ids, whichever comes first
+    at_shop = {"params": {"account": SHOP}}
+    for _ in range(2):
+        send(client, platform, says(SHOP, 5, OTHER), **at_shop)
+        send(client, platform, says("", 0, SECRET))
+    assert chats(database) == {f"{of}:{PERSON}": [SECRET], f"{of}:{PERSON}@{SHOP}": [OTHER]}
+    # When the person changes what they said to the second, or has another number, then each goes with its bot
+    if platform == "telegram":
+        send(client, platform, says(SHOP, 5, "Afinal não.", "edited_message"), **at_shop)
+        assert chats(database) == {f"{of}:{PERSON}": [SECRET], f"{of}:{PERSON}@{SHOP}": ["Afinal não."]}
+        return
+    hidden = {"remoteJid": "99@lid", "remoteJidAlt": f"{PERSON}@s.whatsapp.net"}
+    send(client, platform, says(SHOP, 6, "!", **hidden), says(SHOP, 7, "?", remoteJid="99@lid"), **at_shop)
+    work(database)
+    assert chats(database) == {f"{of}:{PERSON}": [SECRET], f"{of}:{PERSON}@{SHOP}": [OTHER, "!", "?"]}
+    change = {"id": "7@g.us", "author": f"{PERSON}@s.whatsapp.net", "participants": ["44@s.whatsapp.net"]}
+    send(client, platform, {"group-participants.update": {**change, "action": "modify"}})
+    work(database)
+    assert chats(database) == {f"{of}:44": [SECRET], f"{of}:44@{SHOP}": [OTHER, "!", "?"]}
+
+
+def test_an_account_that_cannot_be_is_refused_by_name(client: httpx.Client) -> None:
+    said = telegram("", 0, "?")
+    forms = [("slack", {"type": "hello"}, SHOP), ("baileys", baileys("", 0, "?"), "")]
+    for platform, payload, account in (*forms, ("telegram", said, "a@b"), ("telegram", said, "日" * 9)):
+        answer = client.post(f"/v1/events/{platform}", json=payload, params={"account": account})
+        assert (answer.status_code, answer.json()["field"]) == (422, "account"), answer.text
+    granted = {"label": "clinic", "scopes": ["ingest"], "chats": [f"telegram:{PERSON}"]}
+    key = {"Authorization": f"Bearer {client.post('/v1/keys', json=granted).json()['key']}"}
+    forged = telegram("", 0, "?")
+    told = client.post("/v1/events/telegram", json=forged, params={"account": SHOP}, headers=key)
+    assert told.status_code == 403
 
 
 def test_changes_and_second_ids_of_an_account_are_its_own(client: httpx.Client, database: Database) -> None:

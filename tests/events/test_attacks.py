@@ -303,3 +303,69 @@ def test_nothing_of_one_is_shown_to_another_or_changed(
     assert shown.status_code == 200, shown.text
     for secret in (SAID, SECRET, "7719"):
         assert secret not in shown.json()["text"]
+
+
+def _alone(platform: str, who: int, external_id: int, words: str, by: int) -> Any:
+    """What a bot answers one person in a group that all are in, so that nobody else there sees it, or is told so."""
+    if platform == "discord":
+        asked = {"interaction_metadata": {"user": {"id": str(who)}}, "flags": 64, "application_id": "99"}
+        author = {"id": "99", "bot": True, "username": "bot"}
+        said = _discord(who, False, str(external_id), words, 20 + external_id, "")
+        return said | {"d": said["d"] | asked | {"author": author}}
+    people = {by: {"id": by, "is_bot": by == 99, "first_name": "P"}, who: {"id": who, "first_name": "P"}}
+    chat = {"id": -100, "type": "supergroup"} if platform == "telegram" else {"id": 77, "type": "private"}
+    alone = {"message_id": 0, "ephemeral_message_id": external_id, "receiver_user": people[who]}
+    guest = {"message_id": external_id, "guest_query_id": "q"}
+    said = {"date": AT + external_id, "chat": chat, "from": people[by], "text": words}
+    if platform == "telegram":
+        return (
+            {"ok": True, "result": said | alone}
+            if by == 99
+            else {"update_id": external_id, "message": said | alone}
+        )
+    return {"update_id": external_id, "guest_message": said | guest}
+
+
+@pytest.mark.parametrize("platform", ["telegram", "telegram guest", "discord"])
+def test_what_one_person_of_a_group_is_told_alone_is_not_shown_to_the_others(
+    client: httpx.Client, database: Database, platform: str
+) -> None:
+    on = PLATFORMS[0 if platform.startswith("telegram") else 2]
+    for who, at in ((ANA, 1), (MAL, 2)):
+        client.post(f"/v1/events/{on.name}", json=on.says(who, False, str(at), IDLE, at, f"P{who}"))
+    by = {ANA: ANA, MAL: MAL} if platform == "telegram guest" else {ANA: 99, MAL: 99}
+    # their ids and texts repeat as those of messages that expire do
+    for who, external_id, said in ((ANA, 7, SECRET), (MAL, 7, FORGED), (ANA, 8, SAID)):
+        told = client.post(f"/v1/events/{on.name}", json=_alone(platform, who, external_id, said, by[who]))
+        assert told.json()["accepted"] == 1, told.text
+    room = {"telegram": "telegram:-100", "telegram guest": "telegram:77", "discord": "discord:1"}[platform]
+    assert words(database, f"{room}@{ANA}") == [SECRET, SAID]
+    assert words(database, f"{room}@{MAL}") == [FORGED]
+    # nor is it told where the others read the answer
+    for chat_id, who in ((on.group, MAL), (f"{room}@{MAL}", MAL), (on.group, ANA)):
+        body = {"chat_id": chat_id, "user_id": on.person(who), "query": ASKED, "profile": "ask"}
+        shown = client.post("/v1/context", json=body)
+        assert shown.status_code == 200, shown.text
+        for secret in (SECRET, "7719", SAID):
+            assert secret not in shown.json()["text"]
+
+
+def test_who_closes_a_room_of_theirs_does_not_get_into_anothers(
+    client: httpx.Client, database: Database
+) -> None:
+    on = next(platform for platform in PLATFORMS if platform.name == "matrix")
+
+    def moves(to: str) -> Any:
+        content = {"body": "moved", "replacement_room": to}
+        closed = _matrix(MAL, True, "t", "", 9, "Mal", type="m.room.tombstone", state_key="", content=content)
+        return client.post("/v1/events/matrix", json=closed).json()
+
+    for who, said in ((ANA, SECRET), (MAL, IDLE)):
+        client.post("/v1/events/matrix", json=on.says(who, True, str(who), said, 1, "P"))
+    assert moves(f"!dm{ANA}:h")["left_out"] == {"not_allowed": 1}
+    work(database)
+    assert (words(database, on.direct(ANA)), words(database, on.direct(MAL))) == ([SECRET], [IDLE])
+    # a room that nobody has written in is the next one, however often it is said
+    assert [moves("!next:h")["moves"], moves("!next:h")["moves"]] == [1, 1]
+    work(database)
+    assert words(database, "matrix:!next:h") == [IDLE]

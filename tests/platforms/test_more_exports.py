@@ -82,15 +82,16 @@ KAKAO = {
     "pc.txt": (
         "텃밭 님과 카카오톡 대화\n저장한 날짜 : 2026-03-04 10:11:12\n\n"
         "--------------- 2026년 3월 3일 화요일 ---------------\n"
-        "[지민] [오후 1:11] 울타리를\n칠할까요?\n[Bo] [오후 1:12] 사진\n"
+        "[지민] [오후 1:11] 울타리를\n칠할까요?\n[Bo] [오후 1:12] 사진\nBo님이 나갔습니다.\n"
     ),
     "en.txt": (
         "KakaoTalk Chats with 텃밭\nDate Saved : March 4, 2026 at 10:11 AM\n\n"
         "--------------- Tuesday, March 3, 2026 ---------------\n"
-        "[지민] [1:11 PM] 울타리를\n칠할까요?\n[Bo] [1:12 PM] Photo\n"
+        "[지민] [1:11 PM] 울타리를\n칠할까요?\n[Bo] [1:12 PM] Photo\nBo left this chatroom.\n"
     ),
     "KakaoTalk_Chat_텃밭_2026-03-04-10-11-12.csv": (
         'Date,User,Message\n2026-03-03 13:11:00,"지민","울타리를\n칠할까요?"\n2026-03-03 13:12:00,"Bo","사진"\n'
+        '2026-03-03 13:13:00,"Bo","Bo님이 나갔습니다."\n'
     ),
 }
 
@@ -100,6 +101,7 @@ def test_kakaotalk_is_read_from_phones_pcs_and_macs(tmp_path: Path, name: str) -
     read = read_path(write(tmp_path / name, KAKAO[name]), time_zone="Asia/Seoul")
     assert told(read) == [("03-03 04:11", "지민", "울타리를\n칠할까요?"), ("03-03 04:12", "Bo", "[image]")]
     assert read.chats[0].chat_id == "kakaotalk:텃밭"
+    assert [skipped.reason for skipped in read.skipped] == ["system line"]
     assert read_path(tmp_path / name, time_zone="Asia/Seoul").ids == read.ids
 
 
@@ -229,6 +231,7 @@ def test_an_element_room_is_read_with_names_and_its_own_peoples_edits(tmp_path: 
         "вторник, 3 марта 2026 г. в 22:11:12 UTC",
         "2026年3月3日火曜日 22:11:12 UTC",
         "2026년 3월 3일 화요일 오후 10:11:12 UTC",
+        "2026년 3월 3일 화요일 오후 10시 11분 12초 UTC",
     ],
 )
 def test_google_chats_times_are_read_in_the_accounts_language(tmp_path: Path, written: str) -> None:

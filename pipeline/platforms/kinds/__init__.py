@@ -1,15 +1,16 @@
 """How each kind of item in a platform's export or events is treated; the tables are `PLATFORM.toml` here."""
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from pipeline.platforms.records import Parsed, Skipped, Unread
+from pipeline.platforms import contents
+from pipeline.platforms.records import MAX_KIND_CHARS, Event, Parsed, Skipped, Unread
+from schemas.messages import ChatIn
 
-MAX_KIND_CHARS = 60
 _KEPT = ("text", "about")
 TABLES = tuple(
     "telegram_updates telegram_bot telegram telegram_service slack_events slack discord_events discord whatsapp_cloud "
@@ -44,6 +45,8 @@ class Kinds:
     fates: Mapping[str, str]
     # the word in brackets before the text of some kinds
     words: Mapping[str, str]
+    # the kind of attachment that some kinds are
+    media: Mapping[str, str]
 
     def word(self, kind: str) -> str | None:
         """Return the word in brackets before the words of a kind, empty if they stand alone; None without one."""
@@ -72,17 +75,34 @@ class Kinds:
 
     def by_name(self, where: str, kind: str) -> Skipped | Unread | None:
         """Return the same as `report`, with the platform's own name of the kind: events are counted by it."""
-        match self.report(where, kind):
-            case Skipped():
-                return Skipped(where=where, reason=kind[:MAX_KIND_CHARS])
-            case Unread() as unread:
-                return replace(unread, kind=kind[:MAX_KIND_CHARS])
-        return None
+        noted = self.report(where, kind)
+        if isinstance(noted, Skipped):
+            return replace(noted, reason=kind[:MAX_KIND_CHARS])
+        return noted and replace(noted, kind=kind[:MAX_KIND_CHARS])
+
+    def events(
+        self, where: str, kind: str, chat: ChatIn, read: Callable[[], Iterable[Event]]
+    ) -> Iterator[Event]:
+        """Yield the chat and a message of this kind, unless nobody wrote it, and what is reported of the kind."""
+        noted = self.by_name(where, kind)
+        if noted is not None:
+            yield noted
+        said = [] if isinstance(noted, Skipped) else list(read())
+        if said and (noted is None or not isinstance(said[0], Skipped)):
+            yield from (chat, *said)
 
     def unknown_in(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields that are not in the table and may hold text; others only describe a message."""
         new = {field: value for field, value in raw.items() if self.fate(field) is None and value}
         return {field: value for field, value in new.items() if isinstance(value, str | list | dict)}
+
+    def texts(self, raw: Mapping[str, Any]) -> list[str]:
+        """Return what is written in the fields of a message that stand behind a word, and in those that are new."""
+        known = [
+            (word, raw[field], f"[{word}]") for field, word in self.words.items() if word and raw.get(field)
+        ]
+        new = [(field, value, "") for field, value in self.unknown_in(raw).items()]
+        return [contents.labelled(label, _own(value), shown) for label, value, shown in (*known, *new)]
 
     def read(self, where: str, kind: str, message: Iterable[Parsed]) -> Iterator[Parsed]:
         """Yield what is reported of a thing of this kind, and its message unless nobody wrote one."""
@@ -91,6 +111,13 @@ class Kinds:
         if not isinstance(reported, Skipped):
             # an unread thing may have no text
             yield from (item for item in message if reported is None or not isinstance(item, Skipped))
+
+
+def _own(value: Any) -> Any:
+    """Return what is said in a service message without the message that it is about."""
+    if not isinstance(value, dict):
+        return value
+    return {name: part for name, part in value.items() if not name.endswith("_message")}
 
 
 @cache
@@ -104,7 +131,6 @@ def load(platform: str) -> Kinds:
     table = tomllib.loads(written)
     comment = " ".join(line.lstrip("# ") for line in written.partition("\n\n")[0].splitlines())
     fates = {kind: fate for fate in (*_KEPT, *_REASONS) for kind in table.get(fate, ())}
-    words = table["text"] if isinstance(table.get("text"), dict) else {}
-    return Kinds(
-        platform=table["platform"], about=comment, fates=fates | table.get("unread", {}), words=words
-    )
+    words, media = table["text"] if isinstance(table.get("text"), dict) else {}, table.get("media", {})
+    fates |= dict.fromkeys(media, "text") | table.get("unread", {})
+    return Kinds(platform=table["platform"], about=comment, fates=fates, words=words, media=media)

@@ -7,15 +7,14 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from pipeline.platforms import fields, kinds
+from pipeline.platforms import contents, fields, kinds
 from pipeline.platforms.fields import dict_of, text_of
 from pipeline.platforms.platform import Platform, by_signature, in_base64
-from pipeline.platforms.records import Account, Event, MemberChange, ReadMessage, Skipped
+from pipeline.platforms.records import Account, Event, MemberChange, ReadMessage
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn
 
 KINDS = kinds.load("line")
-_MEDIA = {"image": "image", "video": "video", "audio": "audio", "file": "document", "sticker": "sticker"}
 _KINDS_OF_CHAT = {"user": "direct", "group": "group", "room": "group"}
 
 
@@ -36,11 +35,22 @@ def _event(raw: dict[str, Any], where: str, account: str) -> Iterator[Event]:
     match kind:
         case "message":
             yield from _message(raw, dict_of(raw.get("message")), where, _chat(source), source)
+        case "messageEdited":
+            message = dict_of(raw.get("message"))
+            text, media = _content(fields.id_of(message.get("type"), "message.type"), message)
+            yield fields.edit_alone(
+                where,
+                _chat(source).chat_id,
+                fields.id_of(message.get("id"), "message.id"),
+                fields.with_media(text, media),
+                raw.get("timestamp"),
+                sender_id=_by(source),
+            )
         case "unsend":
-            chat = _chat(source)
             message_id = dict_of(raw.get("unsend")).get("messageId")
-            by = _person(source) if source.get("userId") else None
-            yield fields.deletion(where, chat.chat_id, message_id, "unsend.messageId", by=by)
+            yield fields.deletion(
+                where, _chat(source).chat_id, message_id, "unsend.messageId", by=_by(source)
+            )
         case "memberJoined" | "memberLeft":
             chat, at = _chat(source), fields.time_of(raw.get("timestamp"), "timestamp")
             came = kind == "memberJoined"
@@ -70,29 +80,32 @@ def _person(source: dict[str, Any]) -> str:
     return f"line:{fields.id_of(source.get('userId'), 'source.userId')}"
 
 
+def _by(source: dict[str, Any]) -> str | None:
+    """Return who changes a message; None if LINE, which has seen to it that they may, does not tell."""
+    return _person(source) if source.get("userId") else None
+
+
 def _message(
     raw: dict[str, Any], message: dict[str, Any], where: str, chat: ChatIn, source: dict[str, Any]
 ) -> Iterator[Event]:
     kind = fields.id_of(message.get("type"), "message.type")
-    if (noted := KINDS.by_name(where, kind)) is not None:
-        yield noted
-    text = fields.labelled(kind, message)
-    if kind == "text":
-        text = text_of(message.get("text"))
-    elif kind == "location":
-        names = (message.get("title"), message.get("address"))
-        text = fields.location(message.get("latitude", ""), message.get("longitude", ""), *names)
-    elif kind == "sticker":
-        # what somebody wrote on a sticker of their own
-        text = text_of(message.get("text"))
-    elif kind in _MEDIA:
-        text = ""
-    media = (
-        [fields.attachment(_MEDIA[kind], fields.name_of(message.get("fileName")))] if kind in _MEDIA else []
+    text, media = _content(kind, message)
+    said = {"text": text, "media": media, "reply_to": message.get("quotedMessageId")}
+    yield from KINDS.events(
+        where, kind, chat, lambda: [_record(raw, where, chat, source, message.get("id"), **said)]
     )
-    record = _record(raw, where, chat, source, message.get("id"), text, media, message.get("quotedMessageId"))
-    if noted is None or not isinstance(record, Skipped):
-        yield from (chat, record)
+
+
+def _content(kind: str, message: dict[str, Any]) -> tuple[str, list[dict[str, str]]]:
+    """Return the text of a message, and what is attached to it."""
+    if kind in KINDS.media:
+        # somebody may have written on a sticker of their own
+        text = text_of(message.get("text")) if kind == "sticker" else ""
+        return text, [fields.attachment(KINDS.media[kind], fields.name_of(message.get("fileName")))]
+    if kind == "location":
+        names = (message.get("title"), message.get("address"))
+        return contents.location(message.get("latitude", ""), message.get("longitude", ""), *names), []
+    return text_of(message.get("text")) if kind == "text" else contents.labelled(kind, message), []
 
 
 def _postback(raw: dict[str, Any], where: str, chat: ChatIn, source: dict[str, Any]) -> Iterator[Event]:
@@ -103,31 +116,21 @@ def _postback(raw: dict[str, Any], where: str, chat: ChatIn, source: dict[str, A
         yield fields.not_kept(where, "postback")
         return
     yield chat
-    yield _record(raw, where, chat, source, raw.get("webhookEventId"), text, [], None)
+    yield _record(raw, where, chat, source, raw.get("webhookEventId"), text=text, media=[])
 
 
 def _record(
-    raw: dict[str, Any],
-    where: str,
-    chat: ChatIn,
-    source: dict[str, Any],
-    own_id: object,
-    text: str,
-    media: list[dict[str, str]],
-    answered: object,
+    raw: dict[str, Any], where: str, chat: ChatIn, source: dict[str, Any], own_id: object, **said: Any
 ) -> ReadMessage:
-    # in a group LINE does not tell who does not agree to it
-    sender = _person(source) if source.get("userId") else f"line:unknown@{chat.chat_id.removeprefix('line:')}"
     return fields.read_message(
         where,
         chat.chat_id,
-        text=text,
-        media=media,
         metadata={},
         external_id=fields.id_of(own_id, "message.id"),
-        sender_id=sender,
+        # in a group LINE does not tell who does not agree to it
+        sender_id=_by(source) or f"line:unknown@{chat.chat_id.removeprefix('line:')}",
         sent_at=raw.get("timestamp"),
-        reply_to=answered if isinstance(answered, str) else None,
+        **said,
     )
 
 

@@ -13,7 +13,6 @@ from pipeline.platforms.identity import sender_by_name
 from pipeline.platforms.records import Ambiguous, Broken, DateOrder, ImportOptions, Parsed, Skipped
 from pipeline.platforms.shapes import ExportFormat, Place, Shape
 from pipeline.platforms.whatsapp import whatsapp_time
-from schemas.messages import MAX_CONTENT_BYTES
 
 _HEAD_LINES = 10_000
 _CLOCK = r"(?:[^\d\t\n]{1,8})?\d{1,2}[:.]\d\d(?: ?[^\d\t\n]{1,6})?"
@@ -81,35 +80,28 @@ def _entries(
     lines: Iterable[str], form: str, order: DateOrder
 ) -> Iterator[tuple[str, str, str, str] | Skipped | Broken]:
     """Yield place, local time, sender and text of messages; others are noted. Lines after one go on with it."""
-    day, entry, size = None, None, 0
-    for number, line in enumerate(lines, start=1):
-        message = _MESSAGE.fullmatch(line)
-        start = dates.start_of(line) if not message and _form(line) == form else None
-        if not (message or start):
-            # before the first message stand the title and when it was saved
-            if entry is not None and size <= MAX_CONTENT_BYTES:
-                entry = (*entry[:3], f"{entry[3]}\n{line}")
-                size += len(line)
-            continue
-        if entry is not None:
-            yield (*entry[:3], _unquoted(entry[3]))
-        entry, size, where = None, 0, f"line {number}"
-        if start is not None:
+    day = None
+
+    def dated(line: str) -> whatsapp_time.Start | None:
+        return dates.start_of(line) if _form(line) == form else None
+
+    for number, line, more in fields.joined(lines, lambda line: _MESSAGE.fullmatch(line) or dated(line)):
+        where, message = f"line {number}", _MESSAGE.fullmatch(line)
+        if message is None:
             try:
-                day = dates.day_of(start, order)
+                day = dates.day_of(start, order) if (start := dated(line)) else None
             except ValueError as error:
                 day = None
                 yield Broken(where=where, reason=f"{line.strip()} is no date in the order {order}: {error}")
-        elif message is not None:
-            clock = dates.clock_of(message["clock"])
-            if (problem := fields.unreadable(line)) or day is None or clock is None:
-                yield Broken(where=where, reason=problem or "stands below no date, or has no time")
-            elif message["text"] is None or not message["sender"].strip():
-                yield Skipped(where=where, reason="system line")
-            else:
-                entry = (where, f"{day}T{clock}", message["sender"], message["text"])
-    if entry is not None:
-        yield (*entry[:3], _unquoted(entry[3]))
+            continue
+        clock = dates.clock_of(message["clock"])
+        if (problem := fields.unreadable(line)) or day is None or clock is None:
+            yield Broken(where=where, reason=problem or "stands below no date, or has no time")
+        elif message["text"] is None or not message["sender"].strip():
+            yield Skipped(where=where, reason="system line")
+        else:
+            text = _unquoted("\n".join([message["text"], *more]))
+            yield where, f"{day}T{clock}", message["sender"], text
 
 
 def _form(line: str) -> str:

@@ -5,22 +5,21 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pipeline.platforms import fields, kinds
-from pipeline.platforms.records import Edit, Event, Moderators, NewNumber, OtherId, ReadMessage, Skipped
+from pipeline.platforms import contents, fields, kinds
+from pipeline.platforms.records import (
+    Event,
+    MemberChange,
+    Moderators,
+    NewNumber,
+    OtherId,
+    ReadMessage,
+    Skipped,
+)
 from schemas.errors import InvalidInput
 from schemas.messages import FORWARDED, ChatIn, ChatKind
 
 KINDS = kinds.load("baileys")
-_PHONES = ("@s.whatsapp.net", "@c.us")
-_MEDIA = {
-    "imageMessage": "image",
-    "videoMessage": "video",
-    "ptvMessage": "video",
-    "audioMessage": "audio",
-    "stickerMessage": "sticker",
-    "documentMessage": "document",
-    "contactMessage": "contact",
-}
+_PHONES = ("@s.whatsapp.net", "@c.us", "@hosted")
 _GROUPS = ("@g.us", "@newsletter")
 # a stub of what could not be decrypted, in the two forms of protobuf's numbers
 _ENCRYPTED = (2, "CIPHERTEXT")
@@ -35,7 +34,7 @@ def parse(value: Any) -> Iterator[Event]:
     """Parse a map of events, or `{"messages": […]}`. Raises `InvalidInput` for anything else."""
     if isinstance(value, dict) and isinstance(value.get("messages"), list):
         value = {"messages.upsert": value}
-    if not isinstance(value, dict) or not value or not all("." in name for name in value):
+    if not isinstance(value, dict) or not value or not all("." in name or KINDS.fate(name) for name in value):
         raise InvalidInput(
             'the body holds no events of Baileys by their names, such as {"messages.upsert": {"messages": […]}}',
             field="body",
@@ -58,9 +57,17 @@ def _participants(raw: dict[str, Any], where: str) -> Iterator[Event]:
         named, former = (people, ()) if action == "promote" else ((), people)
         yield Moderators(where=where, chat_id=_chat_id(raw, "id"), people=named, former=former)
     elif action == "modify" and len(people) == 1 and raw.get("author"):
-        yield NewNumber(where=where, chat_id=_person(raw["author"]), to=people[0], at=None)
+        yield NewNumber(
+            where=where, chat_id=_person(raw["author"], raw.get("authorPn")), to=people[0], at=None
+        )
     else:
         yield fields.not_kept(where, f"participants: {action}")
+
+
+def _mapping(raw: dict[str, Any], where: str) -> Iterator[Event]:
+    """Yield that two ids are one person's."""
+    both = _person({"phoneNumber": raw.get("pn") or raw.get("jid"), "lid": raw.get("lid")})
+    yield OtherId(where=where, other_id=_person(fields.id_of(raw.get("lid"), "lid")), id=both)
 
 
 def _group(raw: dict[str, Any], where: str) -> Iterator[Event]:
@@ -68,6 +75,8 @@ def _group(raw: dict[str, Any], where: str) -> Iterator[Event]:
     if title:
         yield fields.chat_of("whatsapp", _chat_id(raw, "id"), kind="group", title=title)
     if people:
+        everyone = tuple(map(_person, people))
+        yield MemberChange(where=where, chat_id=_chat_id(raw, "id"), joined=everyone, left=())
         admins = tuple(_person(person) for person in people if person.get("admin"))
         yield Moderators(where=where, chat_id=_chat_id(raw, "id"), people=admins, former=None)
     if not title and not people:
@@ -84,7 +93,7 @@ def _person(jid: object, other: object = None) -> str:
     chosen = next((i for i in ids if i.endswith(_PHONES)), ids[0])
     user, _, server = chosen.partition("@")
     # a device of theirs stands after a colon
-    number = user.partition(":")[0]
+    number, server = user.partition(":")[0], server.removeprefix("hosted.")
     return f"whatsapp:{number}" if f"@{server}" in ("@", *_PHONES) else f"whatsapp:{number}@{server}"
 
 
@@ -146,7 +155,7 @@ def _deletion(key: dict[str, Any], where: str, at: object = None) -> Iterator[Ev
     yield fields.deletion(where, _chat_id(key), key.get("id"), "key.id", by=_by(key), at=_seconds(at))
 
 
-def _edit(key: dict[str, Any], where: str, content: Any, at: object) -> Edit:
+def _edit(key: dict[str, Any], where: str, content: Any, at: object) -> Event:
     text = _shown(content)
     external_id = fields.id_of(key.get("id"), "key.id")
     return fields.edit_alone(where, _chat_id(key), external_id, text, _seconds(at), sender_id=_by(key))
@@ -165,8 +174,12 @@ def _update(raw: dict[str, Any], where: str) -> Iterator[Event]:
 def _message(raw: dict[str, Any], where: str) -> Iterator[Event]:
     # the key of a message sent by the bot does not name the bot
     key = {"participant": raw.get("participant"), **fields.dict_of(raw.get("key"))}
-    jid = str(key.get("remoteJid"))
     kind, held = _content(raw.get("message"))
+    jid, sender = str(key.get("remoteJid")), key.get("participant")
+    if jid.endswith("@broadcast") and jid != "status@broadcast" and sender and not key.get("fromMe"):
+        # what somebody sends to a list comes to each on it alone
+        jid = str(sender)
+        key |= {"remoteJid": jid, "remoteJidAlt": _other(key, "participant"), "participant": None}
     if jid.endswith("@broadcast"):
         yield fields.not_kept(where, "broadcast")
     elif kind == "protocolMessage" and held.get("type") in (*_REVOKE, *_EDIT):
@@ -182,16 +195,12 @@ def _message(raw: dict[str, Any], where: str) -> Iterator[Event]:
     elif not kind and raw.get("messageStubType") not in _ENCRYPTED:
         yield fields.not_kept(where, "message without content")
     else:
-        noted = KINDS.by_name(where, kind or "ciphertext")
-        if noted is not None:
-            yield noted
-        if isinstance(noted, Skipped):
-            return
+        named = kind or "ciphertext"
         kind_of_chat: ChatKind = "group" if jid.endswith(_GROUPS) else "direct"
         chat = fields.chat_of("whatsapp", _chat_id(key), kind=kind_of_chat)
-        record = _record(raw, key, where, chat)
-        if noted is None or not isinstance(record, Skipped):
-            yield from (chat, record)
+        yield from KINDS.events(where, named, chat, lambda: [_record(raw, key, where, chat)])
+        if isinstance(KINDS.by_name(where, named), Skipped):
+            return
         yield from _both_ids(key, where, raw.get("messageTimestamp"))
 
 
@@ -200,7 +209,7 @@ def _record(raw: dict[str, Any], key: dict[str, Any], where: str, chat: ChatIn) 
     context = fields.dict_of(held.get("contextInfo"))
     # an answer to a message of another chat, as to one of a group in private, or to a status
     elsewhere = context.get("remoteJid") not in (None, "", key.get("remoteJid"))
-    answered = fields.quoted(_shown(context.get("quotedMessage"))) if elsewhere else ""
+    answered = contents.quoted(_shown(context.get("quotedMessage"))) if elsewhere else ""
     return fields.read_message(
         where,
         chat.chat_id,
@@ -247,20 +256,22 @@ def _media(kind: str, held: dict[str, Any]) -> list[dict[str, str]]:
     if kind == "contactsArrayMessage":
         names = [fields.name_of(card.get("displayName")) for card in fields.dicts_of(held.get("contacts"))]
         return [fields.attachment("contact", name) for name in names]
-    if kind not in _MEDIA:
+    if kind not in KINDS.media:
         return []
-    return [fields.attachment(_MEDIA[kind], fields.name_of(held.get("fileName"), held.get("displayName")))]
+    return [
+        fields.attachment(KINDS.media[kind], fields.name_of(held.get("fileName"), held.get("displayName")))
+    ]
 
 
 def _text(kind: str, held: dict[str, Any]) -> str:
     if kind in _PLAIN:
         return fields.text_of(held.get("text"))
-    if kind in _MEDIA or kind == "contactsArrayMessage":
+    if kind in KINDS.media or kind == "contactsArrayMessage":
         cards = fields.dicts_of(held.get("contacts")) or [held]
         return "\n".join(filter(None, (fields.text_of(held.get("caption")), *map(_phones, cards))))
     if kind in ("locationMessage", "liveLocationMessage"):
         point = (held.get("degreesLatitude", ""), held.get("degreesLongitude", ""))
-        place = fields.location(*point, held.get("name"), held.get("address"))
+        place = contents.location(*point, held.get("name"), held.get("address"))
         comment = fields.text_of(held.get("comment") or held.get("caption"))
         return "\n".join(filter(None, (place, comment)))
     label = KINDS.word(kind)
@@ -273,23 +284,22 @@ def _text(kind: str, held: dict[str, Any]) -> str:
         name: part for name, part in held.items() if name != "contextInfo" and not name.startswith("button")
     }
     if form := fields.dict_of(held, "nativeFlowResponseMessage"):
-        text, answers = fields.words(words), fields.answers(form.get("paramsJson"))
+        text, answers = contents.words(words), contents.answers(form.get("paramsJson"))
         return "\n".join(filter(None, (text, answers)))
     if label == "":
-        return fields.words(words) or fields.text_of(held.get("selectedId"))
+        return contents.words(words) or fields.text_of(held.get("selectedId"))
     named = [part for name, part in held.items() if name == "name" or name.endswith("Name")]
     if named and "title" not in words:
         words = {"title": fields.name_of(*named), **words}
     where_to = fields.dict_of(words.pop("location", None))
-    text = fields.labelled(label or kind, words, shown=f"[{label}]" if label else "")
+    text = contents.labelled(label or kind, words, shown=f"[{label}]" if label else "")
     return f"{text} {_text('locationMessage', where_to)}" if where_to else text
 
 
 def _phones(card: dict[str, Any]) -> str:
     """Return the name and the numbers on a contact's card; empty without a number."""
     numbers = re.findall(r"^(?:item\d+\.)?TEL[^:\n]*:(.+)$", str(card.get("vcard") or ""), re.MULTILINE)
-    name = fields.name_of(card.get("displayName"))
-    return ": ".join(filter(None, (name, ", ".join(number.strip() for number in numbers)))) if numbers else ""
+    return contents.card(card.get("displayName"), *numbers)
 
 
 # where each event holds its items, and what reads one of them
@@ -298,6 +308,8 @@ _READERS: dict[str, tuple[str, Callable[[dict[str, Any], str], Iterator[Event]]]
     "messages.update": ("", _update),
     "messages.delete": ("keys", _deleted),
     "group-participants.update": ("", _participants),
+    "lid-mapping.update": ("", _mapping),
+    "chats.phoneNumberShare": ("", _mapping),
     "groups.update": ("", _group),
     "groups.upsert": ("", _group),
 }

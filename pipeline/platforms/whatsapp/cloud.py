@@ -9,14 +9,13 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from pipeline.platforms import fields, kinds
-from pipeline.platforms.records import Account, Event, NewNumber, OtherId, ReadMessage, Skipped
+from pipeline.platforms import contents, fields, kinds
+from pipeline.platforms.records import Account, Event, MemberChange, NewNumber, OtherId, ReadMessage
 from schemas.errors import InvalidInput
 from schemas.messages import FORWARDED, ChatIn
 
 KINDS = kinds.load("whatsapp_cloud")
-_MEDIA = {"image": "image", "video": "video", "audio": "audio", "voice": "audio", "sticker": "sticker"}
-_MEDIA |= {"document": "document"}
+_READ = ("messages", "message_echoes", "statuses", "groups", "user_id_update")
 _CHANGED_NUMBER = ("user_changed_number", "customer_changed_number", "user_changed_user_id")
 
 
@@ -59,6 +58,16 @@ def _change(raw: dict[str, Any], where: str) -> Iterator[Event]:
             at = fields.time_of(sent, "messages.timestamp")
             used, other = _person(number, "contacts.wa_id"), _person(hidden, "contacts.user_id")
             yield OtherId(where=where, other_id=other, id=used, at=at, account=account)
+    for change in fields.dicts_of(value.get("user_id_update")):
+        ids = fields.dict_of(change.get("user_id"))
+        told = {"from": change.get("wa_id"), "timestamp": change.get("timestamp")}
+        held = {
+            "previous_user_id": ids.get("previous"),
+            "user_id": ids.get("current"),
+            "wa_id": change.get("wa_id"),
+        }
+        yield from _changed_number(told, held, where, fields.time_of(change.get("timestamp"), "timestamp"))
+    yield from fields.each_of(fields.list_of(value.get("groups"), "groups"), f"{where}.value.groups", _group)
     for _ in fields.list_of(value.get("statuses"), "statuses"):
         yield fields.not_kept(where, "statuses")
     # what was written before the business came: in threads, each with the customer's number, or an error
@@ -68,9 +77,33 @@ def _change(raw: dict[str, Any], where: str) -> Iterator[Event]:
         yield from fields.each_of(
             fields.list_of(thread.get("messages"), "messages"), f"{where}.value.history", past
         )
-    if not history and not any(value.get(field) for field in ("messages", "message_echoes", "statuses")):
+    if not history and not any(map(value.get, _READ)):
         field = str(raw.get("field"))
         yield KINDS.by_name(where, field) or fields.not_kept(where, field)
+
+
+def _group(raw: dict[str, Any], where: str) -> Iterator[Event]:
+    """Yield the new title of a group, and who came or left."""
+    kind = str(raw.get("type"))
+    came, left = (
+        tuple(
+            _person(person.get("wa_id") or person.get("user_id"), listed)
+            for person in fields.dicts_of(raw.get(listed))
+        )
+        for listed in ("added_participants", "removed_participants")
+    )
+    subject = fields.dict_of(raw.get("group_subject"))
+    title = fields.text_of(raw.get("subject") or (subject.get("update_successful") and subject.get("text")))
+    if not (came or left or title):
+        yield fields.not_kept(where, kind)
+        return
+    chat = fields.chat_of(
+        "whatsapp", f"whatsapp:{fields.id_of(raw.get('group_id'), 'group_id')}", kind="group", title=title
+    )
+    yield chat
+    if came or left:
+        at = fields.time_of(raw.get("timestamp"), "timestamp")
+        yield MemberChange(where=where, chat_id=chat.chat_id, joined=came, left=left, at=at)
 
 
 def _person(identifier: object, name: str) -> str:
@@ -113,13 +146,8 @@ def _message(
             content = fields.with_media(_text(new), _media(new))
             yield fields.edit_alone(where, chat.chat_id, changed, content, at, sender_id=by)
     else:
-        if (noted := KINDS.by_name(where, kind)) is not None:
-            yield noted
-        if isinstance(noted, Skipped):
-            return
-        record = _record(raw, where, chat, f"whatsapp:{sender}", fields.name_of(names.get(sender)), echo=echo)
-        if noted is None or not isinstance(record, Skipped):
-            yield from (chat, record)
+        by, name = f"whatsapp:{sender}", fields.name_of(names.get(sender))
+        yield from KINDS.events(where, kind, chat, lambda: [_record(raw, where, chat, by, name, echo=echo)])
 
 
 def _changed_number(
@@ -132,7 +160,8 @@ def _changed_number(
     new = _person(number or hidden, "system.wa_id")
     if raw.get("from") and before:
         yield OtherId(where=where, other_id=_person(before, "system.previous_user_id"), id=former, at=at)
-    yield NewNumber(where=where, chat_id=former, to=new, at=at)
+    if new != former:
+        yield NewNumber(where=where, chat_id=former, to=new, at=at)
     if number and hidden:
         yield OtherId(where=where, other_id=_person(hidden, "system.user_id"), id=new)
 
@@ -165,7 +194,7 @@ def _media(raw: dict[str, Any]) -> list[dict[str, str]]:
         return [fields.attachment("contact", fields.name_of(name.get("formatted_name"))) for name in people]
     file = fields.dict_of(raw.get(kind))
     name = fields.name_of(file.get("filename"))
-    return [fields.attachment(_MEDIA[kind], name)] if kind in _MEDIA else []
+    return [fields.attachment(KINDS.media[kind], name)] if kind in KINDS.media else []
 
 
 def _text(raw: dict[str, Any]) -> str:
@@ -178,7 +207,7 @@ def _text(raw: dict[str, Any]) -> str:
             return fields.text_of(held.get("text"))
         case "location":
             where_to = (held.get("latitude", ""), held.get("longitude", ""))
-            return fields.location(*where_to, held.get("name"), held.get("address"))
+            return contents.location(*where_to, held.get("name"), held.get("address"))
         case "interactive":
             return _answer(held)
         case "contacts":
@@ -186,11 +215,11 @@ def _text(raw: dict[str, Any]) -> str:
         case "order":
             items = map(_ordered, fields.dicts_of(held.get("product_items")))
             return f"[order] {fields.text_of(held.get('text'))}\n{'; '.join(items)}".strip()
-        case _ if kind in _MEDIA:
+        case _ if kind in KINDS.media:
             return fields.text_of(held.get("caption"))
         case _:
             # of a kind that is new, the words
-            return fields.labelled(kind, held or {"text": raw.get(kind)})
+            return contents.labelled(kind, held or {"text": raw.get(kind)})
 
 
 def _answer(held: dict[str, Any]) -> str:
@@ -198,25 +227,19 @@ def _answer(held: dict[str, Any]) -> str:
     if held.get("type") == "call_permission_reply":
         return ""
     reply = fields.dict_of(held.get(str(held.get("type")))) or next(map(fields.dict_of, held.values()), {})
-    answers = fields.answers(reply.get("response_json"))
+    answers = contents.answers(reply.get("response_json"))
     label = fields.text_of(reply.get("title") or reply.get("body"))
-    if answers and reply.get("name") == "flow":
+    if answers and reply.get("name") != "address_message":
         label = ""
     texts = (label, fields.text_of(reply.get("description")), answers)
-    return "\n".join(filter(None, texts)) or fields.labelled(str(held.get("type")), held)
+    return "\n".join(filter(None, texts)) or contents.labelled(str(held.get("type")), held)
 
 
 def _numbers(card: dict[str, Any]) -> str:
     """Return the name and the numbers on a contact's card, and its addresses; empty without any."""
-    phones = [
-        fields.text_of(phone.get("phone") or phone.get("wa_id"))
-        for phone in fields.dicts_of(card.get("phones"))
-    ]
-    mails = [fields.text_of(mail.get("email")) for mail in fields.dicts_of(card.get("emails"))]
-    found = ", ".join(filter(None, (*phones, *mails)))
-    return (
-        f"{fields.name_of(fields.dict_of(card.get('name')).get('formatted_name'))}: {found}" if found else ""
-    )
+    phones = [phone.get("phone") or phone.get("wa_id") for phone in fields.dicts_of(card.get("phones"))]
+    mails = [mail.get("email") for mail in fields.dicts_of(card.get("emails"))]
+    return contents.card(fields.dict_of(card.get("name")).get("formatted_name"), *phones, *mails)
 
 
 def _ordered(item: dict[str, Any]) -> str:

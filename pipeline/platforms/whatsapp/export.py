@@ -9,7 +9,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain, islice
 from typing import get_args
@@ -70,26 +70,6 @@ def _stem(file_name: str) -> str:
     return whatsapp_text.trim(spaced)
 
 
-@dataclass(kw_only=True)
-class _Entry:
-    """The lines of one message, as they are collected."""
-
-    line: int
-    start: whatsapp_time.Start
-    lines: list[str] = field(default_factory=list)
-    size: int = 0
-    problem: str | None = None
-
-    def add(self, text: str) -> None:
-        # a character is at least a byte: beyond this the message is refused, so no more of it is kept
-        if self.size <= MAX_CONTENT_BYTES:
-            self.lines.append(text)
-        else:
-            self.problem = self.problem or f"content is longer than {MAX_CONTENT_BYTES} bytes"
-        self.size += len(text) + 1
-        self.problem = self.problem or fields.unreadable(text)
-
-
 def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
     """Parse the chat and its messages from the lines of the export (with or without their line ends).
 
@@ -127,8 +107,7 @@ def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
         )
         # a group itself says little: a speaker of a fifth of all lines is a person with the chat's name
         reader.group = name if by_group and speakers[name] < len(spoken) / 5 + 3 else None
-    for entry in _entries(beginning.lines, beginning.styles):
-        yield reader.read(entry) if isinstance(entry, _Entry) else entry
+    yield from _read(beginning, reader)
     if kind := options.kind or _kind(chat.title or "", reader.senders):
         yield chat.model_copy(update={"kind": kind})
     stem = "" if options.title else _stem(options.file_name or "")
@@ -193,24 +172,25 @@ def _kind(title: str, senders: Mapping[str, str]) -> ChatKind | None:
     return "direct" if any(whatsapp_text.same_name(title, name) for name in senders.values()) else None
 
 
-def _entries(lines: Iterable[str], styles: list[whatsapp_time.Style]) -> Iterator[_Entry | Broken]:
-    """Join lines into entries: one that does not begin with a date continues the message before it."""
-    entry: _Entry | None = None
-    for number, raw in enumerate(lines, start=1):
-        line = raw.rstrip("\r\n")
-        if start := whatsapp_time.read_start(line, styles):
-            if entry is not None:
-                yield entry
-            entry = _Entry(line=number, start=start)
-            if start.unknown is not None:
-                entry.problem = f"no known part of the day is called {start.unknown!r}"
-            entry.add(start.rest)
-        elif entry is not None:
-            entry.add(line)
-        elif whatsapp_text.trim(line):
-            yield Broken(where=f"line {number}", reason="does not begin with a date as WhatsApp writes it")
-    if entry is not None:
-        yield entry
+def _read(beginning: _Beginning, reader: "_WhatsAppReader") -> Iterator[Parsed]:
+    """Yield what is read of each message: a line that does not begin with a date goes on with the one before it."""
+
+    def start_of(line: str) -> whatsapp_time.Start | None:
+        return whatsapp_time.read_start(line, beginning.styles)
+
+    lines = (line.rstrip("\r\n") for line in beginning.lines)
+    for number, line, more in fields.joined(lines, start_of, leading=True):
+        where, start = f"line {number}", start_of(line)
+        if start is None:
+            if whatsapp_text.trim(line):
+                yield Broken(where=where, reason="does not begin with a date as WhatsApp writes it")
+            continue
+        problem = next(filter(None, map(fields.unreadable, (start.rest, *more))), None)
+        if start.unknown is not None:
+            problem = f"no known part of the day is called {start.unknown!r}"
+        elif len(start.rest) + sum(map(len, more)) + len(more) > MAX_CONTENT_BYTES:
+            problem = f"content is longer than {MAX_CONTENT_BYTES} bytes"
+        yield Broken(where=where, reason=problem) if problem else reader.read(where, start, more)
 
 
 class _WhatsAppReader:
@@ -229,26 +209,23 @@ class _WhatsAppReader:
         self._positions = Positions()
         self._latest: datetime | None = None
 
-    def read(self, entry: _Entry) -> Parsed:
-        where = f"line {entry.line}"
-        if entry.problem is not None:
-            return Broken(where=where, reason=entry.problem)
+    def read(self, where: str, start: whatsapp_time.Start, more: list[str]) -> Parsed:
         try:
-            local = whatsapp_time.local_time(entry.start, self._order)
+            local = whatsapp_time.local_time(start, self._order)
         except ValueError as error:
-            date = entry.start.written
             return Broken(
-                where=where, reason=f"{date} is no date in the order {self._order}: {error}; see --date-order"
+                where=where,
+                reason=f"{start.written} is no date in the order {self._order}: {error}; see --date-order",
             )
-        spoken = whatsapp_text.split_sender(entry.lines[0], self._speakers)
+        spoken = whatsapp_text.split_sender(start.rest, self._speakers)
         if spoken is None or spoken[0] == self.group:
-            text = spoken[1] if spoken else entry.lines[0]
+            text = spoken[1] if spoken else start.rest
             return Skipped(where=where, reason=whatsapp_text.counted_as(text) or "system line")
-        sender, iphone = spoken[0], entry.start.style != "dash"
-        body = whatsapp_text.read_text("\n".join([spoken[1], *entry.lines[1:]]), iphone=iphone, sender=sender)
+        sender, iphone = spoken[0], start.style != "dash"
+        body = whatsapp_text.read_text("\n".join([spoken[1], *more]), iphone=iphone, sender=sender)
         if body.counted or not (body.text or body.media):
             return Skipped(where=where, reason=body.counted or NO_TEXT)
-        return self._message(where, sender, local, self._other_times(entry.start), body)
+        return self._message(where, sender, local, self._other_times(start), body)
 
     def _other_times(self, start: whatsapp_time.Start) -> list[str]:
         """Return the local times by the other orders of a date."""

@@ -57,16 +57,17 @@ _known: dict[str, tuple[float, SecretSource]] = {}
 async def post_events(request: Request, platform: Platform) -> Response:
     """Take a platform's own payload, as its API or library gives it, and store what it says.
 
-    `?time_zone=America/Bogota` says the clock of its chats, where the payload does not. With the 200 all of it is
+    `?time_zone=America/Bogota` says the clock of its chats, and `?account=shop_bot` which of several accounts of yours
+    direct chats are with (`telegram:11@shop_bot`), where the payload does not. With the 200 all of it is
     committed; sending it again is harmless, in whatever order. What is not kept is counted by
     its kind. An item that cannot be read is named, and the others are stored; if nothing can be read the answer is 422.
     """
     caller, api = caller_of(request), state_of(request)
     try:
         async with received(request) as body:
-            zone = _zone_of(request)
+            told = _told(request)
             events = await off_loop(
-                request, body, lambda: _in_zone(zone, _readable(platform, value_of(body)))
+                request, body, lambda: _completed(platform, told, _readable(platform, value_of(body)))
             )
     except InvalidInput:
         await run_in_threadpool(
@@ -103,10 +104,10 @@ async def post_hook(request: Request, platform: Platform, source_id: str) -> Res
     def proven(body: bytes) -> Response | list[Event]:
         _require_proof(platform, source.secret, request.headers, body)
         events = _handshake_or_events(platform, value_of(body))
-        return events if isinstance(events, Response) else _in_zone(zone, events)
+        return events if isinstance(events, Response) else _completed(platform, told, events)
 
     try:
-        zone = _zone_of(request)
+        told = _told(request)
         async with received(request, known.max_bytes or MAX_BODY_BYTES) as body:
             events = await off_loop(request, body, lambda: proven(body))
         if isinstance(events, Response):
@@ -182,16 +183,19 @@ def _require_proof(platform: str, secret: str, headers: Mapping[str, str], body:
         raise HttpError(401, "unproven", f"This is not proven to come from the platform: {reason}.")
 
 
-def _zone_of(request: Request) -> str | None:
-    """Return the parameter `time_zone`. Raises `InvalidInput` unless it is an IANA name."""
+def _told(request: Request) -> tuple[str | None, str | None]:
+    """Return the parameters `time_zone` and `account`. Raises `InvalidInput` unless the zone is an IANA name."""
     zone = request.query_params.get("time_zone")
     if zone is not None:
         parse_payload(ChatIn, {"chat_id": "of:any", "time_zone": zone})
-    return zone
+    return zone, request.query_params.get("account")
 
 
-def _in_zone(zone: str | None, events: list[Event]) -> list[Event]:
-    """Return the events with the clock of their chats, where the payload names none."""
+def _completed(platform: str, told: tuple[str | None, str | None], events: list[Event]) -> list[Event]:
+    """Return the events with the clock of their chats, and the account of ours, where the payload names none."""
+    zone, account = told
+    if account is not None:
+        events = webhooks.of_account(platform, events, account)
     if zone is None:
         return events
     return [

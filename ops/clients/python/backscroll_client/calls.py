@@ -69,16 +69,22 @@ def delete(chat_id: str, external_id: str) -> Call[bool]:
 
 
 def event(
-    platform: str, payload: Mapping[str, Any] | Sequence[Any] | str | bytes, *, time_zone: str | None = None
+    platform: str,
+    payload: Mapping[str, Any] | Sequence[Any] | str | bytes,
+    *,
+    time_zone: str | None = None,
+    account: str | None = None,
 ) -> Call[bool]:
     """Hand over a platform's own event, as it came; returns whether it is committed, else it is in the buffer.
 
-    `time_zone` is the IANA name of its chats' clock, where the payload says none.
+    `time_zone` is the IANA name of its chats' clock, and `account` that of the bot, where the payload says none.
 
     Raises `Refused` if anything in it is broken; the rest of it is stored.
     """
     path = _path(EVENTS, platform)
-    path += f"?{urlencode({'time_zone': time_zone})}" if time_zone else ""
+    said = {"time_zone": time_zone, "account": account}
+    query = urlencode({name: value for name, value in said.items() if value})
+    path += f"?{query}" if query else ""
     return change("POST", path, _encoded(payload))
 
 

@@ -166,10 +166,10 @@ class Backscroll(_Settings):
     send_again = _blocking(_Settings._send_again)
     drop = _blocking(_Settings._drop)
 
-    def tee(self, platform: str, payload: Any, *, time_zone: str | None = None) -> bool:
+    def tee(self, platform: str, payload: Any, **said: str | None) -> bool:
         """Hand over what a platform sent, as `event`; what goes wrong is logged, and the bot goes on."""
         try:
-            return self.event(platform, payload, time_zone=time_zone)
+            return self.event(platform, payload, **said)
         except NOT_TO_STOP_A_BOT as error:
             LOG.error("what %s sent is not remembered: %s", platform, error)  # noqa: TRY400
             return False
@@ -229,10 +229,10 @@ class AsyncBackscroll(_Settings):
     send_again = _Settings._send_again
     drop = _Settings._drop
 
-    async def tee(self, platform: str, payload: Any, *, time_zone: str | None = None) -> bool:
+    async def tee(self, platform: str, payload: Any, **said: str | None) -> bool:
         """Hand over what a platform sent, as `event`; what goes wrong is logged, and the bot goes on."""
         try:
-            return await self.event(platform, payload, time_zone=time_zone)
+            return await self.event(platform, payload, **said)
         except NOT_TO_STOP_A_BOT as error:
             LOG.error("what %s sent is not remembered: %s", platform, error)  # noqa: TRY400
             return False

@@ -87,6 +87,8 @@ class BackscrollChatMessageHistory(BaseChatMessageHistory):
         if is_said:
             sender = self.user_id if role == "user" else f"langchain:{role}"
             messages.append(cast("Message", {"sender_id": sender, "role": role, "content": said, **named}))
+            if message.name:
+                messages[0]["sender_name"] = message.name
             if _calls(message):
                 messages[0]["metadata"] = {WHOLE: SAID}
             elif written := parts.whole(value, message.content):

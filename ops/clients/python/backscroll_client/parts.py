@@ -13,7 +13,7 @@ _FILES = (
     ("video", re.compile("video", re.IGNORECASE)),
     ("file", re.compile("file|document|media|data|blob", re.IGNORECASE)),
 )
-_CAPTIONS = ("caption", "alt_text", "alt", "title", "filename", "file_name")
+_CAPTIONS = ("transcript", "caption", "alt_text", "alt", "title", "filename", "file_name")
 _GENERATED = re.compile("image_generation")
 _UNSAID = re.compile("reason|thinking|tool|call|function|compaction", re.IGNORECASE)
 _DATA_URL = re.compile(r"data:[^,]{0,200};base64,", re.IGNORECASE)
@@ -26,6 +26,8 @@ def words(content: Any) -> str:
 
     >>> words([{"type": "text", "text": "this"}, {"type": "image_url", "image_url": {"url": "data:…"}}])
     'this [picture]'
+    >>> words([{"type": "text", "text": {"value": "هذا"}}, {"type": "input_audio", "transcript": "غدا؟"}])
+    'هذا [audio] غدا؟'
     """
     parts = content if isinstance(content, list) else [content]
     said = ""
@@ -77,9 +79,11 @@ def _said(part: Any) -> tuple[str, bool]:
     kind = str(part.get("type") or "")
     if _UNSAID.search(kind) and not _GENERATED.search(kind):
         return "", False
-    for key in ("text", "refusal"):
-        if isinstance(part.get(key), str):
-            return part[key], False
+    for said in (part.get("text"), part.get("refusal")):
+        # in threads of assistants it stands one deeper
+        text = said.get("value") if isinstance(said, Mapping) else said
+        if isinstance(text, str):
+            return text, False
     within = [part, *(inner for inner in part.values() if isinstance(inner, Mapping))]
     mime = [inner.get(key) for inner in within for key in ("mime_type", "media_type", "mimetype")]
     named = (*filter(None, mime), kind, " ".join(map(str, part)))

@@ -52,7 +52,7 @@ export function delete_(chatId: string, externalId: string): Call<boolean> {
   return change("DELETE", path(ADD, chatId, externalId));
 }
 
-export function event(platform: string, payload: unknown, more: { time_zone?: string } = {}): Call<boolean> {
+export function event(platform: string, payload: unknown, more: { time_zone?: string; account?: string } = {}): Call<boolean> {
   const body = typeof payload === "string" ? payload : JSON.stringify(payload);
   return change("POST", path(EVENTS, platform) + query(more), body);
 }

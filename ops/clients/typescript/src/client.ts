@@ -80,7 +80,7 @@ export class Backscroll {
   }
 
   /** Hands over what a platform sent, as `event`; what goes wrong is logged, and the bot goes on. It need not be awaited. */
-  async tee(platform: string, payload: unknown, more: { time_zone?: string } = {}): Promise<boolean> {
+  async tee(platform: string, payload: unknown, more: { time_zone?: string; account?: string } = {}): Promise<boolean> {
     try {
       return await this.event(platform, payload, more);
     } catch (error) {
