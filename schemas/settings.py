@@ -29,9 +29,24 @@ PREFIX = "BACKSCROLL_"
 MAX_BUDGET_TOKENS = 200_000
 MAX_HISTORY_TOKENS = 100_000
 _HEADER_VALUE = re.compile("[!-~]*")
+_OF_POSTGRES = (
+    *("database_url", "database_read_url"),
+    *(f"{role}_database_url" for role in ("maintenance", "owner", "backup")),
+)
 _OF_ONE_PROCESS = {
-    *("database_url", "maintenance_database_url", "owner_database_url", "backup_database_url", "redis_url"),
-    *("data_dir", "url", "tenant", "api_key", "host", "port", "api_processes", "flower_port", "metrics_host"),
+    *_OF_POSTGRES,
+    *(
+        "redis_url",
+        "data_dir",
+        "url",
+        "tenant",
+        "api_key",
+        "host",
+        "port",
+        "api_processes",
+        "flower_port",
+        "metrics_host",
+    ),
     *("metrics_port", "log_level", "worker_heartbeat_file"),
 }
 
@@ -72,6 +87,8 @@ class Settings(BaseSettings):
 
     database_url: Secret = None
     """Postgres, as the role that sees one tenant at a time. Unset: the embedded one."""
+    database_read_url: Secret = None
+    """The same at a standby, for [contexts and searches](large.md#a-read-replica) of the HTTP API."""
     maintenance_database_url: Secret = None
     """The same, as the role that claims jobs of all tenants."""
     owner_database_url: Secret = None
@@ -315,7 +332,7 @@ class Settings(BaseSettings):
     def _verifies_certificates(cls, url: SecretStr | None) -> SecretStr | None:
         return url and SecretStr(redis_url(url.get_secret_value()))
 
-    @field_validator("database_url", "maintenance_database_url", "owner_database_url", "backup_database_url")
+    @field_validator(*_OF_POSTGRES)
     @classmethod
     def _is_postgres(cls, url: SecretStr | None) -> SecretStr | None:
         if url is not None:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 app = typer.Typer(rich_markup_mode="markdown")
 
 EXIT_CODES: dict[Severity | None, int] = {None: 0, "warning": NOT_AS_IT_SHOULD_BE, "error": ERRORS_FOUND}
-URLS = ("database_url", "maintenance_database_url", "owner_database_url")
+URLS = ("database_url", "database_read_url", "maintenance_database_url", "owner_database_url")
 
 
 @command(app, "backscroll doctor --fix")
@@ -157,6 +157,7 @@ def examine(
     return Facts(
         logins=tried,
         server=server,
+        replica_problem=collect.replica_problem(database),
         spaces=collect.embedding_spaces(database, embedder, tenant_ids, problem, everybody=everybody),
         broker=broker_facts,
         skew_seconds=skew,

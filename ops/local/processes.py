@@ -24,6 +24,7 @@ API_PROCESSES = 2
 # Settings that are passed to children, besides the environment that they inherit.
 PASSED = (
     "database_url",
+    "database_read_url",
     "maintenance_database_url",
     "redis_url",
     "api_key",
@@ -50,8 +51,9 @@ SECRETS = frozenset(
 # when it is imported.
 _AT_IMPORT = {"REMAP_SIGTERM": "SIGQUIT"}
 _OF_JOBS = ("database_url", "maintenance_database_url", "redis_url")
+_OF_API = ("database_url", "database_read_url")
 READ_SECRETS: Mapping[str, tuple[str, ...]] = {
-    "api": ("database_url", "redis_url", "api_key", "openai_api_key", "reranker_api_key"),
+    "api": (*_OF_API, "redis_url", "api_key", "openai_api_key", "reranker_api_key"),
     "beat": ("redis_url",),
     "flower": ("redis_url",),
     "metrics": _OF_JOBS,

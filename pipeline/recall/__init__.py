@@ -15,10 +15,10 @@ from pipeline.clients.known_models import tokenizer_for
 from pipeline.clients.protocols import Reranker
 from pipeline.llm.gateway import Gateway
 from pipeline.recall import query_log, refine
-from pipeline.recall.gather import gather_ranked
+from pipeline.recall.gather import Ranked, gather_ranked
 from pipeline.recall.pack.pack import assemble, question_block
 from pipeline.recall.query_log import figures, retrieved
-from pipeline.recall.request import Stopwatch, for_context
+from pipeline.recall.request import Request, Stopwatch, for_context
 from pipeline.recall.search_modes import more, search
 from pipeline.store.connections.database import Database
 from schemas.context import Context
@@ -50,18 +50,22 @@ def build_context(
     started, stopwatch = monotonic(), Stopwatch()
     budget, tokenizer = query.budget_tokens or settings.context_budget_tokens, tokenizer_for(query.model)
     question_block(query, budget, tokenizer)
-    with database.tenant(tenant_id, keeps_plans=True) as connection:
-        request = for_context(connection, query, settings)
-    request = refine.embed(database, tenant_id, request, embedder, stopwatch)
-    if query.hyde:
-        off = settings.switched_off("hyde")
-        request = refine.with_answer(database, tenant_id, request, embedder, gateway, stopwatch, off)
-    ranked = gather_ranked(database, tenant_id, request, stopwatch, reranker)
+
+    def find(reader: Database) -> tuple[Request, Ranked, bool]:
+        with reader.tenant(tenant_id, keeps_plans=True) as connection:
+            request = for_context(connection, query, settings)
+        request = refine.embed(reader, tenant_id, request, embedder, stopwatch)
+        if query.hyde:
+            off = settings.switched_off("hyde")
+            request = refine.with_answer(reader, tenant_id, request, embedder, gateway, stopwatch, off)
+        return request, gather_ranked(reader, tenant_id, request, stopwatch, reranker), reader.is_replica
+
+    request, ranked, on_replica = database.reading(find)
     with stopwatch.timed("assemble"):
         context = assemble(query, request, ranked, budget, tokenizer)
     with stopwatch.timed("note"):
         counts = figures(context, monotonic() - started, stopwatch.timings_ms)
-        counts |= retrieved(context, ranked)
+        counts |= retrieved(context, ranked) | ({"contexts_on_replica": 1.0} if on_replica else {})
         if records and not query_log.record(database, tenant_id, query, context, request, settings, counts):
             context.degraded.append(
                 "query_log: this context is not recorded, and an answer to it cannot be reported"

@@ -33,7 +33,7 @@ from pipeline.recall.rank.rank import Ranking, Scored, ranking_of
 from pipeline.recall.relevance import LIMIT, By, evidence_of, judged_by
 from pipeline.recall.request import Request, Stopwatch, find_chat, for_search
 from pipeline.store import identities, vectors
-from pipeline.store.connections.database import Database
+from pipeline.store.connections.database import Database, on_replica
 from pipeline.store.memories import memory_search
 from pipeline.store.memories.memory_conditions import MemoryConditions
 from pipeline.store.messages import messages
@@ -52,6 +52,7 @@ EXACT_SCANNED = 100_000
 """Messages that `exact` reads before it reports how far back it searched; some 100 ms of work."""
 
 
+@on_replica
 def search(
     database: Database,
     tenant_id: str,
@@ -269,6 +270,7 @@ def _as_hits(
     ]
 
 
+@on_replica
 def more(database: Database, tenant_id: str, query: MoreQuery, *, settings: Settings) -> MoreResult:
     """Fetch up to `query.limit` messages of a session, nearest to the shown ones, in order of time.
 
@@ -303,6 +305,7 @@ def more(database: Database, tenant_id: str, query: MoreQuery, *, settings: Sett
     )
 
 
+@on_replica
 def search_memories(
     database: Database, tenant_id: str, query: MemoryQuery, *, embedder: Embedding | None
 ) -> MemoryResult:

@@ -150,6 +150,7 @@ def test_each_process_finds_the_secrets_that_it_reads_and_no_others(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = {name: f"secret-{name.lower().replace('_', '-')}-" for name in example().keys() | SECRETS}
+    written["BACKSCROLL_DATABASE_READ_URL"] = "postgresql://secret-of-the-standby@standby/backscroll"
     for name, service in ours(services).items():
         found = seen(service, written)
         process = next((word for word in service["command"] if word in processes.READ_SECRETS), name)

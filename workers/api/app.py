@@ -7,7 +7,7 @@ import asyncio
 import gc
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 import anyio.to_thread
@@ -156,18 +156,22 @@ def _check(database: Database) -> None:
     """Refuse a wrong login; a Postgres that is down or not migrated shows in `/readyz`."""
     try:
         database.check()
+        database.look_at_replica()
     except Retryable as error:
         log.warning("not_ready", error=str(error))
 
 
 def _follow(api: ApiState, ended: threading.Event) -> None:
-    """Load the models of the spaces in the database, and of spaces added later, until `ended`.
+    """Load the models of the spaces in the database, and of those added later, and look at the standby, until `ended`.
 
-    So neither the first request nor the first one after a switch waits for a model.
+    So neither the first request nor the first one after a switch waits for a model, and none for a standby's end.
     """
     ready: set[EmbeddingSpace] = set()
     while not ended.is_set():
         try:
+            # a wrong one is noted, and hinders nothing else
+            with suppress(SettingsError):
+                api.database.look_at_replica()
             with api.database.tenant("") as connection:
                 spaces = vectors.written_spaces(connection)
         except (Retryable, SettingsError) as error:

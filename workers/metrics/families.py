@@ -215,6 +215,7 @@ COUNTERS = (
         unjudged="contexts_unjudged",
     ),
     _one("contexts_degraded", "Contexts that lack something and say so."),
+    _one("contexts_on_replica", "Contexts that were read from the standby."),
     _one("contexts_empty", "Contexts with nothing but the question."),
     CounterFamily(
         *("context_stage_seconds", "Time that contexts took, by stage."),

@@ -132,6 +132,16 @@ def postgres(server: Server) -> Iterator[Finding]:
         )
 
 
+def replica(problem: str | None) -> Iterator[Finding]:
+    if problem is not None:
+        yield warning(
+            "replica",
+            f"the standby of BACKSCROLL_DATABASE_READ_URL is not used: {problem}",
+            "The primary answers all questions, as it does everything else.",
+            "See that the standby runs and streams from the primary, and that the URL names it, with the app's role.",
+        )
+
+
 def broker(broker: Broker) -> Iterator[Finding]:
     if broker.problem is not None:
         yield error(

@@ -23,6 +23,7 @@ from pipeline.operations.status import JobCounts
 from pipeline.store import llm_calls, vector_spaces, vectors
 from pipeline.store.chats import chat_languages, chats
 from pipeline.store.chats.chats import tenant_ids
+from pipeline.store.connections import replica
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import jobs
 from pipeline.store.jobs.jobs import NewJob
@@ -32,6 +33,7 @@ from pipeline.store.search import vector_search
 from pipeline.store.sessions import ranges as stored_ranges
 from pipeline.store.sessions import sessions
 from schemas.backfills import BackfillRequest
+from schemas.errors import SettingsError
 from schemas.vectors import EmbeddingSpace
 
 # Our transactions wait for nothing but their next statement, so a longer wait is a hung process.
@@ -81,6 +83,19 @@ def server(database: Database) -> Server:
             unprotected=checks.unprotected_tables(connection),
             invalid_indexes=checks.invalid_indexes(connection),
         )
+
+
+def replica_problem(database: Database) -> str | None:
+    """Return why questions are not put to the standby; None if they are, or there is none."""
+    if database.replica is None:
+        return None
+    try:
+        database.look_at_replica()
+    except SettingsError as error:
+        return str(error)
+    if database.reading(lambda reader: reader.is_replica):
+        return None
+    return database.replica.problem or f"it is more than {replica.CATCH_UP_SECONDS:g} s behind"
 
 
 def skew_seconds(database: Database) -> float:

@@ -22,6 +22,7 @@ def diagnose(facts: Facts) -> list[Finding]:
     findings = [
         *check_servers.logins(facts.logins),
         *(check_servers.postgres(facts.server) if facts.server else ()),
+        *check_servers.replica(facts.replica_problem),
         *(check_embedding_spaces(facts.spaces) if facts.spaces else ()),
         *(check_languages(facts.spaces) if facts.spaces else ()),
         *(check_servers.broker(facts.broker) if facts.broker else ()),

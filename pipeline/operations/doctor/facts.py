@@ -121,6 +121,8 @@ class Facts:
 
     logins: Sequence[Login]
     server: Server | None = None
+    # why the standby of BACKSCROLL_DATABASE_READ_URL is not used; None: it is, or there is none
+    replica_problem: str | None = None
     spaces: Spaces | None = None
     broker: Broker | None = None
     # the database's clock minus this machine's
@@ -159,6 +161,7 @@ PAGES = {
     "accept": f"{GUIDE}#queues-and-scaling",
     "clock": f"{GUIDE}#queues-and-scaling",
     "held-up": f"{GUIDE}#when-something-is-down",
+    "replica": "ops/guide/large.md#a-read-replica",
     "read-only": f"{GUIDE}#when-something-is-down",
 } | dict.fromkeys(
     ("connection", "role", "pooler", "version", "isolation", "extension", "redis"), f"{GUIDE}#deploying"

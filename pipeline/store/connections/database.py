@@ -9,8 +9,8 @@ import copy
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
-from typing import Any, Self, TypeVar
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import psycopg
 import structlog
@@ -19,16 +19,19 @@ from sqlalchemy.exc import InvalidatePoolError, ProgrammingError
 
 from migrations import REVISION
 from pipeline.store import vectors
-from pipeline.store.connections import transactions, trips
+from pipeline.store.connections import replica, transactions, trips
 from pipeline.store.connections.engines import make_engine, still_there
+from pipeline.store.connections.replica import Identity, Replica
 from pipeline.store.connections.transactions import sqlstate_of, transaction, translating
 from pipeline.store.operations import checks, counters
-from schemas.errors import SchemaOutdated, SettingsError, WritesRefused
+from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated, SettingsError, WritesRefused
 from schemas.settings import Settings
 
 log = structlog.get_logger(__name__)
 
 C = TypeVar("C")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # Undefined table or column.
 _MISSING = {"42P01", "42703"}
@@ -45,10 +48,17 @@ class Database:
 
     `app_url` logs in as the role that row-level security binds to one tenant; `maintenance_url` as the role
     that may claim jobs of all tenants (workers and the operator's commands only; the HTTP API has none).
+    `read_url` is `app_url` at a standby, for what only reads (`on_replica`).
     """
 
     def __init__(
-        self, app_url: str, maintenance_url: str | None = None, *, pool_size: int = 5, ready: int = 0
+        self,
+        app_url: str,
+        maintenance_url: str | None = None,
+        *,
+        read_url: str | None = None,
+        pool_size: int = 5,
+        ready: int = 0,
     ) -> None:
         self._app = make_engine(app_url, pool_size)
         self._maintenance = make_engine(maintenance_url, 2) if maintenance_url else None
@@ -61,6 +71,9 @@ class Database:
         self._ready_at_most = ready
         # the setting `app.chats`
         self.only_chats = ""
+        self.replica = Replica(make_engine(read_url, pool_size)) if read_url else None
+        # whether this is a view of the standby, from `_reader`
+        self.is_replica = False
 
     def for_chats(self, chats: Collection[str] | None) -> Self:
         """Return these pools for whoever holds a key of these chats; None: of all, which is the same database."""
@@ -77,10 +90,11 @@ class Database:
             raise SettingsError(
                 "BACKSCROLL_DATABASE_URL is not set and no embedded Postgres runs: start one with `backscroll up`"
             )
-        maintenance = settings.maintenance_database_url
+        maintenance, read = settings.maintenance_database_url, settings.database_read_url
         return cls(
             settings.database_url.get_secret_value(),
             maintenance.get_secret_value() if maintenance else None,
+            read_url=read.get_secret_value() if read else None,
             pool_size=pool_size,
             ready=ready,
         )
@@ -107,7 +121,11 @@ class Database:
             yield connection
 
     def one_trip(
-        self, statements: Sequence[trips.Statement], *, keeps_ready: bool = False
+        self,
+        statements: Sequence[trips.Statement],
+        *,
+        keeps_ready: bool = False,
+        seconds: float = trips.TRIP_SECONDS,
     ) -> tuple[Any, ...] | None:
         """Run statements that are sent together, the first of which says the tenant: one transaction.
 
@@ -115,7 +133,7 @@ class Database:
         `try_trip`, if there is need of one. Raises as `check` does, and `psycopg.Error`.
         """
         with self._fitting(self._app, partial(self._idle, keeps_ready=keeps_ready)) as pooled:
-            return trips.send(_driver(pooled), _prepared(pooled), statements)
+            return trips.send(_driver(pooled), _prepared(pooled), statements, seconds)
 
     async def try_trip(self, statements: Sequence[trips.Statement]) -> tuple[Any, ...] | None:
         """Run small statements as `one_trip` does, from the event loop; None if the caller must use `one_trip`.
@@ -208,6 +226,68 @@ class Database:
                     "Postgres takes no writes: it is a standby, or default_transaction_read_only is on"
                 )
 
+    def look_at_replica(self) -> None:
+        """Use the standby from now on, or the primary alone, as it is found.
+
+        Raises `SettingsError` if its URL must not be used at all, and as `check` does if the primary is away.
+        """
+        if self.replica is None:
+            return
+        primary = Identity(*self.one_trip([replica.IDENTITY]) or ())
+        try:
+            found = Identity(
+                *self._on_standby().one_trip([replica.IDENTITY], seconds=replica.ANSWER_SECONDS) or ()
+            )
+        except Retryable as error:
+            self.replica.note(str(error))
+            return
+        wrong = None
+        if found.is_unbound:
+            wrong = f"logs in as {found.role}, which row-level security does not bind"
+        elif found.place != primary.place:
+            wrong = "names another database than BACKSCROLL_DATABASE_URL: no standby of it"
+        # one that was promoted may be named by both
+        self.replica.note(wrong or (None if found.is_standby else "it is no standby, but a primary"))
+        if wrong:
+            raise SettingsError(f"BACKSCROLL_DATABASE_READ_URL {wrong}")
+
+    def reading(self, act: Callable[[Self], R]) -> R:
+        """Run what only reads on the standby, if that has all that was committed before, and else on the primary."""
+        reader = self._reader()
+        try:
+            return act(reader)
+        except Retryable as error:
+            if self.replica is None or reader is self:
+                raise
+            # a conflict with what it replays ends a transaction, and says nothing of the next
+            if isinstance(error, DatabaseUnavailable):
+                self.replica.note(str(error))
+        return act(self)
+
+    def _reader(self) -> Self:
+        """Return the standby if it is up to date, else this."""
+        if self.replica is None or self.replica.problem is not None:
+            return self
+        (position,) = self.one_trip([replica.POSITION]) or (None,)
+        standby = self._on_standby()
+
+        def has_all() -> bool:
+            asked = [replica.has_replayed(position)]
+            return standby.one_trip(asked, seconds=replica.ANSWER_SECONDS) == (True,)
+
+        try:
+            return standby if position and replica.poll(has_all) else self
+        except Retryable as error:
+            self.replica.note(str(error))
+            return self
+
+    def _on_standby(self) -> Self:
+        standby = copy.copy(self)
+        standby.is_replica = True
+        assert self.replica is not None  # noqa: S101 - the callers have looked
+        standby._app = self.replica.engine
+        return standby
+
     def has_vectors(self) -> bool:
         """Tell whether the vector tables exist; without pgvector everything works on keywords."""
         with self._fitting(self._app, transaction) as connection:
@@ -218,6 +298,8 @@ class Database:
         while self._ready:
             self._ready.pop().close()
         self._app.dispose()
+        if self.replica is not None:
+            self.replica.engine.dispose()
         if self._maintenance is not None:
             self._maintenance.dispose()
 
@@ -244,6 +326,18 @@ class Database:
                 f"the database is at migration {migration}, which no longer has what this program (of {REVISION}) "
                 "needs: update the program"
             ) from error
+
+
+def on_replica(
+    function: Callable[Concatenate[Database, P], R],
+) -> Callable[Concatenate[Database, P], R]:
+    """Have a function that only reads, and is harmless when run twice, run by `Database.reading`."""
+
+    @wraps(function)
+    def reads(database: Database, /, *arguments: P.args, **options: P.kwargs) -> R:
+        return database.reading(lambda reader: function(reader, *arguments, **options))
+
+    return reads
 
 
 def _driver(pooled: PoolProxiedConnection) -> "psycopg.Connection[Any]":

@@ -56,19 +56,23 @@ def begin(driver: "psycopg.Connection[Any]", command: str, *values: Any) -> None
             raise error_from_result(result)
 
 
-def send(driver: "psycopg.Connection[Any]", prepared: Prepared, statements: Sequence[Statement]) -> Row:
+def send(
+    driver: "psycopg.Connection[Any]",
+    prepared: Prepared,
+    statements: Sequence[Statement],
+    seconds: float = TRIP_SECONDS,
+) -> Row:
     """Run statements in one transaction, committed on return; return the last one's first row.
 
-    The connection must be idle; after an error it must be closed. Raises `psycopg.Error`, after `TRIP_SECONDS` at the
-    latest.
+    The connection must be idle; after an error it must be closed. Raises `psycopg.Error`, in `seconds` at the latest.
     """
     try:
-        return driver.wait(_exchange(driver, prepared, statements), timeout=TRIP_SECONDS)
+        return driver.wait(_exchange(driver, prepared, statements), timeout=seconds)
     except psycopg.errors.InvalidSqlStatementName:
         # psycopg has deallocated all statements, as after a rollback; this transaction had no effect
         driver.pgconn.exit_pipeline_mode()
         prepared.clear()
-        return driver.wait(_exchange(driver, prepared, statements), timeout=TRIP_SECONDS)
+        return driver.wait(_exchange(driver, prepared, statements), timeout=seconds)
 
 
 async def send_from_loop(
