@@ -1,11 +1,11 @@
 """URLs of servers as the settings name them: checked, read as their drivers read them, and shown without secrets."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 _ENCODED = (
@@ -24,6 +24,7 @@ _TLS: dict[str, str | None] = {
     "ssl_keyfile": None,
 }
 _ALLOWED = {"ssl_cert_reqs": ("required", "optional", "none"), "ssl_check_hostname": ("true", "false")}
+SENTINEL, SENTINEL_PORT = "sentinel://", 26379
 _UNKNOWN_OPTION = re.compile(r'query parameter: "(\w+)')
 
 
@@ -117,11 +118,66 @@ def postgres_parameters(url: str) -> dict[str, Any]:
     raise ValueError(problem)
 
 
+def addresses(server: Mapping[str, Any]) -> str:
+    """Return the hosts and ports of libpq's parameters as in a URL.
+
+    >>> addresses({"host": "one,::1", "port": "5432,5433"}), addresses({"host": "db,standby"}), addresses({})
+    ('one:5432,[::1]:5433', 'db:5432,standby:5432', 'localhost:5432')
+    """
+    hosts, ports = (
+        str(server.get("host") or "localhost").split(","),
+        str(server.get("port") or 5432).split(","),
+    )
+    pairs = zip(hosts, ports * len(hosts) if len(ports) == 1 else ports, strict=True)
+    return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in pairs)
+
+
+class Sentinels(NamedTuple):
+    """The Sentinels that know where Redis is, and the URL of each with Redis' login and database, for kombu."""
+
+    hosts: Sequence[tuple[str, int]]
+    urls: Sequence[str]
+    # what Redis and the Sentinels ask for
+    options: Mapping[str, Any]
+    master_name: str
+    sentinel_options: Mapping[str, str]
+
+
+def sentinels(url: str) -> Sentinels | None:
+    """Read a URL of Redis behind Sentinel; None: it is another URL. Raises `ValueError` that quotes no password."""
+    server, _, query = url.partition("?")
+    if not server.startswith(SENTINEL):
+        return None
+    login, at, rest = server.removeprefix(SENTINEL).rpartition("@")
+    hosts, slash, database = rest.partition("/")
+    options = dict(parse_qsl(query))
+    urls = [f"redis://{login}{at}{host}{slash}{database}" for host in hosts.split(",")]
+    if not options.get("master_name") or options.keys() - {"master_name", "sentinel_password"}:
+        raise ValueError(
+            f"must look like {SENTINEL}:password@host:26379,host2:26379/0?master_name=mymaster, where "
+            "sentinel_password may follow"
+        )
+    # not for a command that only asks the HTTP API
+    from redis.connection import parse_url as read_by_redis
+
+    read = [read_by_redis(redis_url(one)) for one in urls]  # type: ignore[no-untyped-call]
+    secret = {"password": options["sentinel_password"]} if "sentinel_password" in options else {}
+    return Sentinels(
+        hosts=[(one["host"], one.get("port", SENTINEL_PORT)) for one in read],
+        urls=[one.replace("redis://", SENTINEL) for one in urls],
+        options={name: read[0][name] for name in ("username", "password", "db") if name in read[0]},
+        master_name=options["master_name"],
+        sentinel_options=secret,
+    )
+
+
 def redis_url(url: str) -> str:
     """Return a Redis URL that says how certificates are verified: by default they are.
 
     Raises `ValueError` that quotes no password.
     """
+    if sentinels(url):
+        return url
     # not for a command that only asks the HTTP API
     from redis.connection import parse_url as read_by_redis
 
@@ -133,7 +189,7 @@ def redis_url(url: str) -> str:
     # redis-py passes over what is no number
     if not read or str(read.get("db", "")) != re.sub(r"^0+(?=\d)", "", urlsplit(url).path.strip("/")):
         raise ValueError(
-            f"must look like redis://:password@host:6379/0, or rediss:// for TLS, {_ENCODED}"
+            f"must look like redis://:password@host:6379/0, rediss:// for TLS, or {SENTINEL}, {_ENCODED}"
         ) from None
     server, _, query = url.partition("?")
     parameters = dict(parse_qsl(query, keep_blank_values=True))

@@ -4,6 +4,7 @@ Every setting that is not Celery's default has its reason here.
 """
 
 import sys
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +16,7 @@ from redis.connection import parse_url
 
 from schemas.errors import SettingsError
 from schemas.load_settings import load_settings
+from schemas.server_urls import Sentinels, sentinels
 from schemas.settings import Settings
 from workers import envelope, queues
 from workers.connection import Amqp
@@ -22,6 +24,8 @@ from workers.queues import BACKFILL, SWEEP
 
 TASKS = ["workers.tasks"]
 
+# Without a timeout a hung Redis blocks the sender for ever.
+TIMEOUTS = {"socket_timeout": 5, "socket_connect_timeout": 2}
 REDIS_TRANSPORT: dict[str, Any] = {
     # A task not acknowledged after this time goes to another worker; longer than any time limit.
     "visibility_timeout": 600,
@@ -30,12 +34,15 @@ REDIS_TRANSPORT: dict[str, Any] = {
     "unacked_restore_throttle": 1,
     # The lock of that check: by default, a worker that dies meanwhile blocks the others for 5 minutes.
     "unacked_mutex_expire": 20,
-    # Without a timeout a hung Redis blocks the sender for ever.
-    "socket_timeout": 5,
-    "socket_connect_timeout": 2,
+    **TIMEOUTS,
     "socket_keepalive": True,
     "health_check_interval": 25,
 }
+
+
+def to_master(behind: Sentinels) -> dict[str, Any]:
+    """Return the transport's options that find Redis by its Sentinels."""
+    return {"master_name": behind.master_name, "sentinel_kwargs": {**TIMEOUTS, **behind.sentinel_options}}
 
 
 def make_app(settings: Settings) -> Celery:
@@ -45,10 +52,11 @@ def make_app(settings: Settings) -> Celery:
             "BACKSCROLL_REDIS_URL is not set and no embedded Redis runs: start one with `backscroll up`"
         )
     url = settings.redis_url.get_secret_value()
-    options: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]
+    behind = sentinels(url)
+    options: Mapping[str, Any] = behind.options if behind else parse_url(url)  # type: ignore[no-untyped-call]
     app = Celery(
         "backscroll",
-        broker=url.partition("?")[0],
+        broker=";".join(behind.urls) if behind else url.partition("?")[0],
         include=[*TASKS, "workers.signals"],
         amqp=Amqp,
     )
@@ -62,7 +70,7 @@ def make_app(settings: Settings) -> Celery:
         task_reject_on_worker_lost=False,
         task_acks_on_failure=True,
         task_acks_on_timeout=True,
-        broker_transport_options=REDIS_TRANSPORT,
+        broker_transport_options=REDIS_TRANSPORT | (to_master(behind) if behind else {}),
         # verification of certificates; not in the URL, where Flower would not see it
         broker_use_ssl={k: v for k, v in options.items() if k.startswith("ssl_")} or False,
         broker_connection_retry_on_startup=True,

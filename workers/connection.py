@@ -19,8 +19,10 @@ from redis import Redis
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
 from redis.retry import Retry
+from redis.sentinel import Sentinel
 
 from schemas.errors import QueueUnavailable, SettingsError, WritesRefused
+from schemas.server_urls import sentinels
 from schemas.settings import Settings
 from workers import envelope
 from workers.envelope import SWEEP
@@ -110,8 +112,19 @@ class _Channel(redis.Channel):  # type: ignore[misc] # kombu ships no types
         return True
 
 
+class _SentinelChannel(_Channel, redis.SentinelChannel):  # type: ignore[misc] # kombu ships no types
+    pass
+
+
 class _Transport(redis.Transport):  # type: ignore[misc] # kombu ships no types
     Channel = _Channel
+
+
+class _SentinelTransport(redis.SentinelTransport):  # type: ignore[misc] # kombu ships no types
+    Channel = _SentinelChannel
+
+
+_PATCHED = {redis.Transport: _Transport, redis.SentinelTransport: _SentinelTransport}
 
 
 class LastingConnection(Connection):  # type: ignore[misc] # kombu ships no types
@@ -130,7 +143,7 @@ class LastingConnection(Connection):  # type: ignore[misc] # kombu ships no type
     def get_transport_cls(self) -> type:
         """Return the patched transport."""
         transport: type = super().get_transport_cls()
-        return _Transport if transport is redis.Transport else transport
+        return _PATCHED.get(transport, transport)
 
     def _do_close_transport(self) -> None:
         # kombu would also remove the transport's address. A task taken before the loss that ends after it is
@@ -167,14 +180,19 @@ def client_of(settings: Settings) -> Redis:
     """
     if settings.redis_url is None:
         raise SettingsError("BACKSCROLL_REDIS_URL is not set")
-    return Redis.from_url(
-        settings.redis_url.get_secret_value(),
-        socket_timeout=PROBE_SECONDS,
-        socket_connect_timeout=PROBE_SECONDS,
-        retry=Retry(NoBackoff(), 0),
-        decode_responses=True,
-        encoding_errors="replace",
-    )
+    options: dict[str, Any] = {
+        "socket_timeout": PROBE_SECONDS,
+        "socket_connect_timeout": PROBE_SECONDS,
+        "retry": Retry(NoBackoff(), 0),
+        "decode_responses": True,
+        "encoding_errors": "replace",
+    }
+    url = settings.redis_url.get_secret_value()
+    if (behind := sentinels(url)) is None:
+        return Redis.from_url(url, **options)
+    known = Sentinel(behind.hosts, sentinel_kwargs={**options, **behind.sentinel_options})  # type: ignore[no-untyped-call]
+    client: Redis = known.master_for(behind.master_name, **options, **behind.options)  # type: ignore[no-untyped-call]
+    return client
 
 
 def probe(settings: Settings) -> None:

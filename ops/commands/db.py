@@ -18,7 +18,7 @@ from ops import connection
 from ops.console import rendering
 from ops.console.command import Call, DataDirOption, DryRunOption, JsonOption, YesOption, command
 from schemas.errors import InvalidInput, SettingsError
-from schemas.server_urls import postgres_parameters
+from schemas.server_urls import addresses, postgres_parameters
 from schemas.settings import Settings
 
 if TYPE_CHECKING:
@@ -118,13 +118,12 @@ def role_url(server: Mapping[str, Any], user: str, password: str, database: str)
     >>> role_url({"host": "/run/postgresql"}, "app", "secret", "backscroll")
     'postgresql://app:secret@/backscroll?host=%2Frun%2Fpostgresql&port=5432'
     """
-    host, port = str(server.get("host") or "localhost"), server.get("port") or 5432
-    parameters = {name: server[name] for name in ("sslmode", "sslrootcert") if name in server}
+    kept = ("sslmode", "sslrootcert", "target_session_attrs")
+    parameters = {name: server[name] for name in kept if name in server}
+    address, host = addresses(server), str(server.get("host"))
     if host.startswith("/"):
-        parameters = {"host": host, "port": port} | parameters
+        parameters = {"host": host, "port": server.get("port") or 5432} | parameters
         address = ""
-    else:
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     query = f"?{urlencode(parameters)}" if parameters else ""
     return f"postgresql://{user}:{quote(password, safe='')}@{address}/{quote(database, safe='')}{query}"
 

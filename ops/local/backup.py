@@ -34,6 +34,7 @@ from schemas.errors import (
     SettingsError,
 )
 from schemas.people import Forgotten
+from schemas.server_urls import addresses
 from schemas.settings import Settings
 
 # Called often, with the step that begins.
@@ -217,8 +218,7 @@ def _url_for(user: str, settings: Settings) -> str | None:
     if settings.database_url is None:
         return None
     server = conninfo_to_dict(settings.database_url.get_secret_value())
-    address = f"{server.get('host', 'localhost')}:{server.get('port', 5432)}/{server.get('dbname', DATABASE)}"
-    return f"'postgresql://{user}@{address}'"
+    return f"'postgresql://{user}@{addresses(server)}/{server.get('dbname', DATABASE)}'"
 
 
 def restore(
