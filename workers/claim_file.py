@@ -114,9 +114,10 @@ SEEN_SECONDS, END_SECONDS = 10.0, 2.0
 _stating: list[tuple[threading.Thread, threading.Event]] = []
 
 
-def start_stating(kind: str, settings: Settings, database: Database) -> None:
-    """State the settings from now on, after any fork, until `stop_stating` or the end of the process."""
-    process = stats.RunningProcess(kind, gethostname(), os.getpid(), settings.stated())
+def start_stating(kind: str, settings: Settings, database: Database, *others: Database) -> None:
+    """State settings and connections from now on, after any fork, until `stop_stating` or the end of the process."""
+    connections = sum(each.connections for each in (database, *others))
+    process = stats.RunningProcess(kind, gethostname(), os.getpid(), settings.stated(), connections)
     ended = threading.Event()
 
     def keep() -> None:

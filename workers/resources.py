@@ -61,7 +61,7 @@ class Resources:
     def __init__(self, settings: Settings) -> None:
         self.pid = os.getpid()
         self.settings = settings
-        self.database = Database.from_settings(settings, pool_size=8)
+        self.database = Database.from_settings(settings, pool_size=5)
         self.rules = SessionPolicy.of(settings)
         # the tenant and chat served last, by kind of job
         self.turns: dict[str, Turn] = {}

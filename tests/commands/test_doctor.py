@@ -21,6 +21,7 @@ from pipeline.operations.doctor import diagnose as diagnosis
 from pipeline.operations.doctor.facts import Broker, Facts, Login, Server, Spaces, worst
 from pipeline.operations.status import JobCounts
 from pipeline.store.connections.database import Database
+from pipeline.store.operations import stats
 from pipeline.store.search import vector_search
 from schemas.messages import ChatIn
 from schemas.settings import Settings
@@ -284,6 +285,21 @@ def test_a_model_that_would_not_summarize_is_found_and_what_its_endpoint_cannot_
         "takes no JSON schema: its answers are asked for as JSON without one",
         "takes no max_tokens: the room for an answer is sent as max_completion_tokens",
     ]
+
+
+def test_processes_that_may_open_more_connections_than_postgres_has_are_found(
+    run: Run, database: Database
+) -> None:
+    api = stats.RunningProcess("api", "häuschen", 7, {}, database.connections)
+    with database.tenant(TENANT) as connection:
+        stats.state_process(connection, api)
+    assert found(run) == {}
+    with database.tenant(TENANT) as connection:
+        stats.state_process(connection, api._replace(kind="worker ingest", connections=190))
+    (finding,) = diagnose(run)["findings"]
+    assert finding["check"] == "connections"
+    assert f"{190 + database.connections} connections to Postgres, which leaves them 197" in finding["what"]
+    assert f"Raise max_connections by at least {database.connections - 7} " in finding["remedy"]
 
 
 def test_late_and_dead_work_and_messages_aside_are_found(

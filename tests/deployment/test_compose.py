@@ -19,11 +19,14 @@ from ops import cli
 from ops.local import processes
 from ops.local.embedded.postgres import DURABLE_SETTINGS, EmbeddedPostgres
 from ops.local.embedded.roles import role_name
+from pipeline.store.connections.database import Database
 from schemas.load_settings import OTHERS
 from schemas.settings import PREFIX, Settings
 from tests.deployment.conftest import CHECKOUT, VARIABLE, ours
 from tests.guide.pages import Page
+from workers.api.app import make_web_app
 from workers.queues import QUEUES
+from workers.resources import Resources
 
 Services = dict[str, dict[str, Any]]
 
@@ -214,10 +217,22 @@ def test_each_process_logs_in_as_the_role_it_needs_and_no_other(services: Servic
         assert set(re.findall(r"postgresql://(\w+):", values)) == expected[name], name
 
 
+def test_what_runs_fits_into_the_connections_of_postgres(services: Services, settings: Settings) -> None:
+    app = make_web_app(settings, processes.API_PROCESSES).state.api
+    api = app.database.connections + app.keyring.database.connections
+    # one worker for each queue, of which two are scaled, the metrics, and commands of an operator
+    workers = (len(QUEUES) + 2) * Resources(settings).database.connections
+    metrics = Database.from_settings(settings, pool_size=2, overflow=2).connections
+    most = processes.API_PROCESSES * api + workers + metrics + Database.from_settings(settings).connections
+    assert api == 27
+    # superusers have three
+    assert most <= int(DURABLE_SETTINGS["max_connections"]) - 3
+    assert f"-cmax_connections={DURABLE_SETTINGS['max_connections']}" in services["postgres"]["command"]
+
+
 # Settings of the embedded server that compose's has otherwise, or not at all.
 DIFFERENT = {
     "cluster_name": "processes are told apart by their containers",
-    "max_connections": "more processes connect, of which some may be scaled",
     "shared_buffers": "of the container's 2 GB",
     "effective_cache_size": "of the container's 2 GB",
     "maintenance_work_mem": "of the container's 2 GB",

@@ -87,7 +87,7 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
         settings=settings,
         threads=threads,
         # its own connections, so that a key is revoked in time however busy the others are
-        keyring=Keyring(Database.from_settings(restricted, pool_size=2), key, settings.tenant),
+        keyring=Keyring(Database.from_settings(restricted, pool_size=2, overflow=0), key, settings.tenant),
         seal=Seal(key),
         request_rates=RequestRates(processes),
         database=database,
@@ -136,7 +136,7 @@ async def _open_and_close(app: FastAPI) -> AsyncIterator[None]:
     try:
         await anyio.to_thread.run_sync(_check, api.database)
         following.start()
-        claim_file.start_stating("api", api.settings, api.database)
+        claim_file.start_stating("api", api.settings, api.database, api.keyring.database)
         api.keyring.start()
         async with app.state.tools.running():
             # Modules and routes stay: the garbage collector would take 200 ms for them while all requests wait.

@@ -62,7 +62,7 @@ class Keyring:
     """Finds the key of a secret. All of it belongs to one event loop, between `start` and `close`."""
 
     def __init__(self, database: Database, api_key: str, tenant_id: str) -> None:
-        self._database = database
+        self.database = database
         self._own_digest = digest_of(api_key)
         self._own = CurrentKey(
             id=None, tenant=tenant_id, label="BACKSCROLL_API_KEY", scopes=list(SCOPES), chats=None
@@ -91,7 +91,7 @@ class Keyring:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         # a thread goes on when its task is cancelled, and would return its connection to a pool that is closed
         await asyncio.gather(*self._in_threads, return_exceptions=True)
-        self._database.close()
+        self.database.close()
 
     async def find(self, secret: str) -> CurrentKey | None:
         """Return the key of a secret; None: there is none, or it was revoked or has expired.
@@ -190,12 +190,12 @@ class Keyring:
         return await asyncio.shield(running)
 
     def _fetch(self, digests: Sequence[bytes]) -> dict[bytes, CurrentKey]:
-        with self._database.tenant("") as connection:
+        with self.database.tenant("") as connection:
             return api_keys.find(connection, digests)
 
     def _note(self, used: Mapping[str, Sequence[int]]) -> None:
         for tenant_id, ids in used.items():
-            with self._database.tenant(tenant_id) as connection:
+            with self.database.tenant(tenant_id) as connection:
                 api_keys.note_use(connection, ids)
 
     def _keep(self, digest: bytes, key: CurrentKey | None, read_at: float) -> None:

@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--doctor-seconds", type=float, default=DOCTOR_SECONDS)
     options = parser.parse_args()
     configure_logging(settings.log_level)
-    database = Database.from_settings(settings, pool_size=2)
+    database = Database.from_settings(settings, pool_size=2, overflow=2)
     collector = FiguresCollector(settings, database, options.read_seconds, options.doctor_seconds)
     collector.start()
     claim_file.start_stating("metrics", settings, database)

@@ -223,7 +223,7 @@ host all all {LOOPBACK}/32 scram-sha-256
 
 DURABLE_SETTINGS = {
     "cluster_name": "backscroll",
-    "max_connections": "100",
+    "max_connections": "200",
     "shared_buffers": "256MB",
     "effective_cache_size": "1GB",
     "work_mem": "16MB",

@@ -64,6 +64,15 @@ def postgres(server: Server) -> Iterator[Finding]:
             "A process of ours hangs or was stopped, and what it has locked waits for it.",
             "Restart the HTTP API or the worker that hangs; its logs say where.",
         )
+    if server.may_open > server.allowed:
+        yield warning(
+            "connections",
+            f"the running processes may open {server.may_open} connections to Postgres, which leaves them "
+            f"{server.allowed}",
+            "Where none is free, requests are answered 503, and jobs wait.",
+            f"Raise max_connections by at least {server.may_open - server.allowed} and restart Postgres, lower "
+            "BACKSCROLL_API_PROCESSES, or put PgBouncer before it.",
+        )
     if server.read_only:
         yield error(
             "read-only",

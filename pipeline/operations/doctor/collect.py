@@ -23,8 +23,9 @@ from pipeline.operations.status import JobCounts
 from pipeline.store import llm_calls, vector_spaces, vectors
 from pipeline.store.chats import chat_languages, chats
 from pipeline.store.chats.chats import tenant_ids
-from pipeline.store.connections import replica
+from pipeline.store.connections import replica, trips
 from pipeline.store.connections.database import Database
+from pipeline.store.connections.engines import driver_of
 from pipeline.store.jobs import jobs
 from pipeline.store.jobs.jobs import NewJob
 from pipeline.store.messages import messages
@@ -68,7 +69,11 @@ def server(database: Database) -> Server:
         differences = (
             list(checks.catalog_differences(connection)) if migration == REVISION and not hidden else []
         )
+        is_current = migration == REVISION and not trips.is_pooled(driver_of(connection))
+        may_open, allowed = checks.connections(connection) if is_current else (0, 0)
         return Server(
+            may_open=may_open,
+            allowed=allowed,
             version=row.version,
             release=row.release,
             pgvector=row.pgvector,

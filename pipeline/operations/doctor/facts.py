@@ -41,6 +41,9 @@ class Server:
     vector_tables: bool = False
     # transactions that have waited for their client for long
     held_up: int = 0
+    # connections that the running processes may open, and that Postgres leaves them; 0: not known, behind a pooler
+    may_open: int = 0
+    allowed: int = 0
     # a standby, or set to read-only
     read_only: bool = False
     # deviations from the schema of the newest migration
@@ -161,6 +164,7 @@ PAGES = {
     "accept": f"{GUIDE}#queues-and-scaling",
     "clock": f"{GUIDE}#queues-and-scaling",
     "held-up": f"{GUIDE}#when-something-is-down",
+    "connections": "ops/guide/large.md#connections",
     "replica": "ops/guide/large.md#a-read-replica",
     "read-only": f"{GUIDE}#when-something-is-down",
 } | dict.fromkeys(

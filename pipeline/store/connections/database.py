@@ -36,6 +36,8 @@ R = TypeVar("R")
 # Undefined table or column.
 _MISSING = {"42P01", "42703"}
 
+# Claims are short: connections that are kept, and opened besides.
+_MAINTENANCE = (1, 2)
 _AS_TENANT = "SELECT set_config('app.tenant_id', %s, true), set_config('app.chats', %s, true)"
 # Planning a question's statement takes as long as running it, and Postgres keeps a plan only after five executions.
 # Kept from a moment when a table was all but empty, it must not be one that reads the table.
@@ -58,10 +60,13 @@ class Database:
         *,
         read_url: str | None = None,
         pool_size: int = 5,
+        overflow: int = 5,
         ready: int = 0,
     ) -> None:
-        self._app = make_engine(app_url, pool_size)
-        self._maintenance = make_engine(maintenance_url, 2) if maintenance_url else None
+        self._app = make_engine(app_url, pool_size, overflow)
+        self._maintenance = make_engine(maintenance_url, *_MAINTENANCE) if maintenance_url else None
+        # the most that it opens to the primary
+        self.connections = pool_size + overflow + (sum(_MAINTENANCE) if maintenance_url else 0)
         # the login and the tables have passed `check`: neither changes while a program runs,
         # except by a reset, which `_fitting` detects
         self._fits = False
@@ -71,7 +76,7 @@ class Database:
         self._ready_at_most = ready
         # the setting `app.chats`
         self.only_chats = ""
-        self.replica = Replica(make_engine(read_url, pool_size)) if read_url else None
+        self.replica = Replica(make_engine(read_url, pool_size, overflow)) if read_url else None
         # whether this is a view of the standby, from `_reader`
         self.is_replica = False
 
@@ -84,7 +89,9 @@ class Database:
         return confined
 
     @classmethod
-    def from_settings(cls, settings: Settings, *, pool_size: int = 5, ready: int = 0) -> Self:
+    def from_settings(
+        cls, settings: Settings, *, pool_size: int = 5, overflow: int = 5, ready: int = 0
+    ) -> Self:
         """Return pools on the databases that the settings name; `ready` connections are kept for `try_trip`."""
         if settings.database_url is None:
             raise SettingsError(
@@ -96,6 +103,7 @@ class Database:
             maintenance.get_secret_value() if maintenance else None,
             read_url=read.get_secret_value() if read else None,
             pool_size=pool_size,
+            overflow=overflow,
             ready=ready,
         )
 

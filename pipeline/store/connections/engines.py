@@ -30,12 +30,12 @@ _KEEPALIVE = {
 set_json_dumps(to_json)
 
 
-def make_engine(url: str, pool_size: int) -> Engine:
-    """Create a pool for a login, without opening a connection yet."""
+def make_engine(url: str, pool_size: int, overflow: int) -> Engine:
+    """Create a pool for a login, without opening a connection yet; it keeps `pool_size`, and opens `overflow` more."""
     engine = create_engine(
         DRIVER,
         pool_size=pool_size,
-        max_overflow=5,
+        max_overflow=overflow,
         pool_timeout=10,
         # the last one used next: its statements are prepared and planned, and its server process is warm
         pool_use_lifo=True,

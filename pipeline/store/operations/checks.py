@@ -11,6 +11,7 @@ from migrations import FIRST, REVISION
 from pipeline.store import vectors
 from pipeline.store.connections.statements import column, holds, number, run
 from pipeline.store.messages.messages import waits
+from pipeline.store.operations.stats import GONE_SECONDS
 from pipeline.store.vectors import OWNERS
 from schemas.errors import SchemaOutdated, SettingsError
 from schemas.kinds import EMBED, INGEST, SUMMARIZE, Kind
@@ -27,6 +28,11 @@ _HELD_UP = text("""
     SELECT count(*) FROM pg_stat_activity
     WHERE datname = current_database() AND usename = current_user AND wait_event_type = 'Client'
         AND xact_start < now() - make_interval(secs => :seconds)
+""")
+_CONNECTIONS = text("""
+    SELECT (SELECT coalesce(sum(connections), 0) FROM processes WHERE seen_at > now() - make_interval(secs => :gone)),
+        current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
+            - current_setting('reserved_connections')::int
 """)
 _HIDDEN_VECTORS = text("""
     SELECT extnamespace::regnamespace::text FROM pg_extension
@@ -82,6 +88,12 @@ def server(connection: Connection) -> Row[Any]:
 def held_up(connection: Connection, seconds: float) -> int:
     """Return how many transactions of this role, older than `seconds`, wait for their client."""
     return number(connection, _HELD_UP, seconds=seconds)
+
+
+def connections(connection: Connection) -> tuple[int, int]:
+    """Return how many connections the running processes may open, and how many Postgres leaves to their roles."""
+    may_open, allowed = run(connection, _CONNECTIONS, gone=GONE_SECONDS).one()
+    return may_open, allowed
 
 
 def is_read_only(connection: Connection) -> bool:

@@ -201,8 +201,10 @@ def progress(
 GONE_SECONDS = 45
 """A process that was not seen for so long is gone: it has missed four of its own writes."""
 _STATE = """
-    INSERT INTO processes (kind, host, pid, settings) VALUES (:kind, :host, :pid, :settings)
+    INSERT INTO processes (kind, host, pid, settings, connections)
+    VALUES (:kind, :host, :pid, :settings, :connections)
     ON CONFLICT (kind, host, pid) DO UPDATE SET settings = excluded.settings, seen_at = now(),
+        connections = excluded.connections,
         began_at = CASE WHEN processes.settings = excluded.settings THEN processes.began_at ELSE now() END
 """
 _END = """
@@ -210,7 +212,7 @@ _END = """
         OR seen_at < now() - interval '1 day'
 """
 _RUNNING = """
-    SELECT kind, host, pid, settings FROM processes WHERE seen_at > now() - make_interval(secs => :gone)
+    SELECT kind, host, pid, settings, connections FROM processes WHERE seen_at > now() - make_interval(secs => :gone)
     ORDER BY began_at DESC, kind, host, pid
 """
 
@@ -222,6 +224,8 @@ class RunningProcess(NamedTuple):
     host: str
     pid: int
     settings: Mapping[str, Any]
+    # to Postgres that it may open
+    connections: int = 0
 
     def __str__(self) -> str:
         return f"{self.kind} ({self.host}, {self.pid})"
