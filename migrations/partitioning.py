@@ -2,6 +2,8 @@
 
     BACKSCROLL_OWNER_DATABASE_URL=postgresql://… python -m migrations.partitioning 32
 
+Before there are any messages, `backscroll db upgrade --partitions 32` does it at once.
+
 The program does not need to know: a chat's messages are in one partition, a query that names the chat reads only that
 one, and a query that names ids reads each. It is done in one transaction that locks messages for everybody: stop
 workers and senders, or let them retry. It needs Postgres 17 (identities of partitioned tables).
@@ -25,15 +27,21 @@ PARTITIONS = 32
 KEY = "tenant_id, id, chat_id"
 
 
+_PARTS = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = to_regclass('messages')"
+
+
 class CannotPartition(Permanent):
     """The database cannot be partitioned; the message says why."""
 
 
-def partition(connection: Connection, partitions: int = PARTITIONS) -> int:
+def partition(connection: Connection, partitions: int = PARTITIONS, *, only_empty: bool = False) -> int:
     """Partition `messages`, as their owner, in the caller's transaction; return the number of messages.
 
-    Raises `CannotPartition`, and `OperationalError` when somebody keeps the table locked.
+    With `only_empty` there must be none, and as many partitions as there are already are left as they are. Raises
+    `CannotPartition`, and `OperationalError` when somebody keeps the table locked.
     """
+    if only_empty and partitions == len(_strings(connection, _PARTS)):
+        return 0
     _require_plain(connection)
     execute = connection.exec_driver_sql
     execute(f"SET LOCAL lock_timeout = '{int(patience.LOCK_SECONDS * 1000)}ms'")
@@ -51,6 +59,11 @@ def partition(connection: Connection, partitions: int = PARTITIONS) -> int:
     execute("ALTER SEQUENCE messages_id_seq RENAME TO messages_unpartitioned_id_seq")
     # forced row-level security binds the owner, too
     execute("ALTER TABLE messages_unpartitioned NO FORCE ROW LEVEL SECURITY")
+    if only_empty and connection.scalar(text("SELECT EXISTS (SELECT FROM messages_unpartitioned)")):
+        raise CannotPartition(
+            "there are messages already, and nobody could read or write while they are copied: stop workers and HTTP "
+            f"API, run `python -m migrations.partitioning {partitions}`, and start them again"
+        )
     _make(connection, partitions, kept)
     columns = ", ".join(kept.columns)
     count = execute(
@@ -158,7 +171,8 @@ def _require_plain(connection: Connection) -> None:
         )
     kind = connection.scalar(text("SELECT relkind FROM pg_class WHERE oid = to_regclass('messages')"))
     if kind == "p":
-        raise CannotPartition("messages are partitioned already")
+        count = len(_strings(connection, _PARTS))
+        raise CannotPartition(f"messages are partitioned already, into {count}: that is not changed later")
     if kind is None:
         raise CannotPartition("there are no messages here: run `backscroll db upgrade` first")
 

@@ -38,7 +38,16 @@ SETTING_OF: dict[LoginRole, str] = {
 
 
 @command(app, "BACKSCROLL_OWNER_DATABASE_URL=postgresql://… backscroll db upgrade")
-def upgrade(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
+def upgrade(
+    partitions: Annotated[
+        int | None,
+        typer.Option(
+            min=2, max=1024, help="Partitions of the messages, before there are any; 32 for 100 million."
+        ),
+    ] = None,
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Apply the missing migrations, and register the embedding space.
 
     Runs as the owner of the tables (**BACKSCROLL_OWNER_DATABASE_URL**). Does nothing if nothing is missing; adds the
@@ -48,7 +57,7 @@ def upgrade(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None
 
     settings = connection.open_stack(data_dir)
     url = _owner_url(settings)
-    _show(migrate.upgrade(url, migrate.configured_space(settings, migrate.state(url))), as_json)
+    _show(migrate.upgrade(url, migrate.configured_space(settings, migrate.state(url)), partitions), as_json)
 
 
 @command(app, "backscroll db reset --yes")

@@ -13,7 +13,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, pool, text
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
-from migrations import first_schema, patience
+from migrations import first_schema, partitioning, patience
 from pipeline.clients.factory import make_embedder, space_by_name
 from pipeline.store import vector_spaces, vectors
 from pipeline.store.connections import trips
@@ -51,10 +51,13 @@ def config(owner_url: str) -> Config:
     return made
 
 
-def upgrade(owner_url: str, space: EmbeddingSpace | None = None) -> DatabaseState:
+def upgrade(
+    owner_url: str, space: EmbeddingSpace | None = None, partitions: int | None = None
+) -> DatabaseState:
     """Apply the missing migrations, create the vector tables once pgvector is there, and register the first space.
 
-    Where there is an active space, `space` is not registered: `backscroll spaces add` is for later ones.
+    Where there is an active space, `space` is not registered: `backscroll spaces add` is for later ones. `partitions`
+    are made of `messages` while there are none; else this raises `CannotPartition`.
     May run while workers and the HTTP API run, and twice at once. Raises `DatabaseUnavailable`, also if a table stays
     locked, `Retryable` if a statement takes too long, and `SchemaOutdated` if the database is newer than this program.
     """
@@ -71,6 +74,8 @@ def upgrade(owner_url: str, space: EmbeddingSpace | None = None) -> DatabaseStat
     ):
         if before.pgvector:
             patience.persistently(connection, lambda: _make_vector_tables(connection))
+        if partitions is not None:
+            patience.persistently(connection, lambda: _partition(connection, partitions))
         if space is not None:
             with connection.begin():
                 # later ones are the operator's to add
@@ -78,6 +83,11 @@ def upgrade(owner_url: str, space: EmbeddingSpace | None = None) -> DatabaseStat
                     vector_spaces.register(connection, space)
         checks.require_catalog(connection)
     return state(owner_url)
+
+
+def _partition(connection: Connection, partitions: int) -> None:
+    with connection.begin():
+        partitioning.partition(connection, partitions, only_empty=True)
 
 
 def _make_vector_tables(connection: Connection) -> None:

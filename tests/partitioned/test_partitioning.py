@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from contextlib import closing
 
 import psycopg
 import pytest
@@ -13,8 +14,10 @@ from psycopg.errors import InsufficientPrivilege
 from pydantic import SecretStr
 from sqlalchemy import create_engine, text
 
+from migrations import REVISION
 from migrations.concurrently import build, concurrently, drop
 from migrations.partitioning import CannotPartition
+from ops.local import migrate
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.ingest import accept
 from pipeline.store.connections.database import Database
@@ -81,6 +84,34 @@ def test_what_is_there_stays_with_all_that_guards_and_finds_it(
         # and it is not done twice
         with pytest.raises(CannotPartition, match="already"):
             partition(postgres.dsn("owner", database=name))
+
+
+def test_partitions_are_made_before_there_are_messages_and_not_when_there_are(
+    postgres: EmbeddedPostgres, template: str
+) -> None:
+    parts = text("SELECT count(*) FROM pg_inherits WHERE inhparent = 'messages'::regclass")
+    with copied(postgres, "partitioned_first") as name:
+        url = postgres.dsn("owner", database=name)
+        # a second time, as at each start of a container, changes nothing
+        for _ in range(2):
+            assert migrate.upgrade(url, partitions=5).found == REVISION
+        with closing(Database(postgres.dsn("app", database=name))) as database:
+            with database.tenant(TENANT) as connection:
+                assert connection.scalar(parts) == 5
+            assert accept.accept(database, TENANT, ChatIn(chat_id="चैट"), [message(0, "नमस्ते")]).new == 1
+        with pytest.raises(CannotPartition, match="into 5: that is not changed"):
+            migrate.upgrade(url, partitions=6)
+    with copied(postgres, "partitioned_late", template) as name:
+        with pytest.raises(
+            CannotPartition, match=r"there are messages already.* migrations\.partitioning 5`"
+        ):
+            migrate.upgrade(postgres.dsn("owner", database=name), partitions=5)
+        with (
+            closing(Database(postgres.dsn("app", database=name))) as database,
+            database.tenant(TENANT) as connection,
+        ):
+            assert connection.scalar(parts) == 0
+            assert connection.scalar(text("SELECT count(*) FROM messages")) == 10 * len(CHATS)
 
 
 def test_a_partition_shows_nobody_anything(database: Database) -> None:
