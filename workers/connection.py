@@ -16,6 +16,8 @@ from kombu import Connection
 from kombu.transport import redis, virtual
 from kombu.utils.json import loads
 from redis import Redis
+from redis import asyncio as in_loop
+from redis.asyncio.retry import Retry as RetryInLoop
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
 from redis.retry import Retry
@@ -178,21 +180,32 @@ def client_of(settings: Settings) -> Redis:
 
     A pooled one tells only that it worked before. Raises `SettingsError` without a URL.
     """
+    client: Redis = _client(settings, Redis, Sentinel, PROBE_SECONDS, Retry(NoBackoff(), 0))
+    return client
+
+
+def loop_client_of(settings: Settings, seconds: float) -> "in_loop.Redis":
+    """Make a client for an event loop that waits `seconds`, tries once, and keeps its connections."""
+    retry = RetryInLoop(NoBackoff(), 0)
+    client: in_loop.Redis = _client(settings, in_loop.Redis, in_loop.Sentinel, seconds, retry)
+    return client
+
+
+def _client(settings: Settings, plain: Any, sentinel: Any, seconds: float, retry: object) -> Any:
     if settings.redis_url is None:
         raise SettingsError("BACKSCROLL_REDIS_URL is not set")
     options: dict[str, Any] = {
-        "socket_timeout": PROBE_SECONDS,
-        "socket_connect_timeout": PROBE_SECONDS,
-        "retry": Retry(NoBackoff(), 0),
+        "socket_timeout": seconds,
+        "socket_connect_timeout": seconds,
+        "retry": retry,
         "decode_responses": True,
         "encoding_errors": "replace",
     }
     url = settings.redis_url.get_secret_value()
     if (behind := sentinels(url)) is None:
-        return Redis.from_url(url, **options)
-    known = Sentinel(behind.hosts, sentinel_kwargs={**options, **behind.sentinel_options})  # type: ignore[no-untyped-call]
-    client: Redis = known.master_for(behind.master_name, **options, **behind.options)  # type: ignore[no-untyped-call]
-    return client
+        return plain.from_url(url, **options)
+    known = sentinel(behind.hosts, sentinel_kwargs={**options, **behind.sentinel_options})
+    return known.master_for(behind.master_name, **options, **behind.options)
 
 
 def probe(settings: Settings) -> None:

@@ -45,7 +45,7 @@ def request(
 
 def refusal(key: CurrentKey, access: Access, asked: Request) -> int | None:
     try:
-        permit(asked, key, access)
+        asyncio.run(permit(asked, key, access))
     except HttpError as error:
         return error.status
     return None
@@ -91,7 +91,7 @@ CHATS = st.lists(st.sampled_from([OWN, OTHER, "x:1", None]), max_size=3)
 def test_a_body_names_chats_of_the_key_before_anybody_learns_the_tenant(
     chats: set[str] | None, named: list[str | None]
 ) -> None:
-    caller = permit(request(), key_of(chats=chats and sorted(chats)), Access("read", "body"))
+    caller = asyncio.run(permit(request(), key_of(chats=chats and sorted(chats)), Access("read", "body")))
     may = chats is None or (named != [] and all(chat in chats for chat in named))
     if may:
         caller.require_chats(named)
@@ -140,7 +140,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 def wait_told(rates: RequestRates, key: CurrentKey) -> int:
     """The seconds after which to come again; 0: admitted."""
     try:
-        rates.take(key)
+        asyncio.run(rates.take(key))
     except HttpError as error:
         return int((error.headers or {})["Retry-After"]) if error.status == 429 else -1
     return 0

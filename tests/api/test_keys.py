@@ -9,8 +9,10 @@ from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
+from pydantic import SecretStr
 from sqlalchemy import text
 
+from ops.local.embedded.server import free_port
 from pipeline.store.connections.database import Database
 from schemas.settings import Settings
 from tests.api.conftest import CHAT, body, problem_of, said
@@ -161,6 +163,30 @@ def test_a_key_over_its_rate_waits_and_no_other_does(standing_client: httpx.Clie
         head = f"POST /v1/messages HTTP/1.1\r\nHost: api\r\nAuthorization: Bearer {limited['key']}\r\n"
         connection.sendall(f"{head}Content-Length: 1000000\r\n\r\n".encode())
         assert b" 429 " in connection.recv(65536)
+
+
+def test_a_key_makes_so_many_requests_a_second_at_all_processes_together(
+    settings: Settings, serve: Serve
+) -> None:
+    one, two = serve(settings), serve(settings)
+    new = made(one, requests_per_second=4, scopes=["context"])
+    with using(one, new["key"]) as here, using(two, new["key"]) as there:
+        began, answers = time.monotonic(), []
+        while time.monotonic() < began + 3:
+            answers += [side.get("/v1/keys/current").status_code for side in (here, there)]
+        seconds = time.monotonic() - began
+        # a second's worth at once, and then no more than one may
+        assert 4 * seconds - 2 <= answers.count(200) <= 4 + 4 * seconds + 1
+        assert answers.count(429) > 0
+        # wherever they come, and a part of it is not kept for the other
+        time.sleep(1.1)
+        assert [here.get("/v1/keys/current").status_code for _ in range(4)] == [200] * 4
+    # without Redis each process holds its own share, and says so in its log
+    away = settings.model_copy(update={"redis_url": SecretStr(f"redis://127.0.0.1:{free_port()}/0")})
+    with using(serve(away), new["key"]) as alone:
+        codes = [alone.get("/v1/keys/current").status_code for _ in range(12)]
+    assert codes[:4] == [200] * 4
+    assert 429 in codes
 
 
 def test_a_key_hands_over_so_many_messages_a_day_at_all_processes(settings: Settings, serve: Serve) -> None:

@@ -16,6 +16,7 @@ from pipeline.store.messages import messages
 from schemas.bots import CurrentKey
 from workers.api.problems import HttpError
 from workers.api.scopes import Access
+from workers.api.shared_rates import SharedRates
 
 COUNTED = "backscroll.counted"
 """Marks, in the ASGI scope, a call for a request that was counted already; no header, as clients could set it."""
@@ -50,31 +51,46 @@ class Caller:
 
 
 class RequestRates:
-    """A token bucket for each key with a limit, which holds this process's share of a second."""
+    """A token bucket for each key with a limit, in Redis; while that is away, this process's share of a second."""
 
-    def __init__(self, processes: int) -> None:
-        self._processes = processes
+    def __init__(self, processes: int, shared: SharedRates | None = None) -> None:
+        self._processes, self._shared = processes, shared
         # tokens left, and since when; only of existing keys
         self._buckets: dict[int, tuple[float, float]] = {}
 
-    def take(self, key: CurrentKey) -> None:
+    async def take(self, key: CurrentKey) -> None:
         """Take a token, or raise `HttpError` 429."""
         if key.requests_per_second is None or key.id is None:
             return
-        rate = key.requests_per_second / self._processes
-        size, now = max(1.0, rate), time.monotonic()
-        tokens, at = self._buckets.get(key.id, (size, now))
-        tokens = min(size, tokens + (now - at) * rate)
-        if tokens < 1:
-            seconds = math.ceil((1 - tokens) / rate)
+        rate, wait = key.requests_per_second, None
+        if self._shared is not None:
+            wait = await self._shared.wait_seconds(key.id, rate)
+        if wait is None:
+            wait = self._own_wait(key.id, rate / self._processes)
+        if wait:
+            seconds = math.ceil(wait)
             raise HttpError(
                 429,
                 "too-many-requests",
-                f"The API key may make {key.requests_per_second:g} requests a second. Nothing was done: send the same "
-                f"again in {seconds} s.",
+                f"The API key may make {rate:g} requests a second. Nothing was done: send the same again in "
+                f"{seconds} s.",
                 headers={"Retry-After": str(seconds)},
             )
-        self._buckets[key.id] = tokens - 1, now
+
+    async def close(self) -> None:
+        """Close what it keeps open."""
+        if self._shared is not None:
+            await self._shared.close()
+
+    def _own_wait(self, key_id: int, rate: float) -> float:
+        """Take a token of this process; return the seconds to wait if there is none."""
+        size, now = max(1.0, rate), time.monotonic()
+        tokens, at = self._buckets.get(key_id, (size, now))
+        tokens = min(size, tokens + (now - at) * rate)
+        if tokens < 1:
+            return (1 - tokens) / rate
+        self._buckets[key_id] = tokens - 1, now
+        return 0.0
 
 
 async def admit(request: Request, access: Access) -> Caller:
@@ -91,13 +107,13 @@ async def admit(request: Request, access: Access) -> Caller:
     if key is None:
         detail = "The API key is unknown here, has expired or was revoked."
         raise HttpError(401, "unauthorized", detail, headers=_REALM)
-    return permit(request, key, access)
+    return await permit(request, key, access)
 
 
-def permit(request: Request, key: CurrentKey, access: Access) -> Caller:
+async def permit(request: Request, key: CurrentKey, access: Access) -> Caller:
     """Return the caller of a request with this valid key. Raises `HttpError` 403 and 429."""
     if COUNTED not in request.scope:
-        request.app.state.api.request_rates.take(key)
+        await request.app.state.api.request_rates.take(key)
     if access.scope is not None and access.scope not in key.scopes:
         has = ", ".join(key.scopes)
         raise _forbidden(f"This needs an API key with the scope `{access.scope}`; this one has: {has}.")

@@ -35,6 +35,7 @@ from workers.api.admission import BacklogLimit, RequestRates
 from workers.api.bodies import LARGE_HELD, LARGE_PARSED
 from workers.api.keyring import Keyring, Seal
 from workers.api.routes import ROUTERS
+from workers.api.shared_rates import SharedRates
 from workers.api.state import ApiState, Service, Waker
 from workers.app import make_app
 from workers.connection import probe
@@ -89,7 +90,7 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
         # its own connections, so that a key is revoked in time however busy the others are
         keyring=Keyring(Database.from_settings(restricted, pool_size=2, overflow=0), key, settings.tenant),
         seal=Seal(key),
-        request_rates=RequestRates(processes),
+        request_rates=RequestRates(processes, SharedRates(settings)),
         database=database,
         reranker=make_reranker(settings),
         gateway=make_gateway(settings, database),
@@ -146,6 +147,7 @@ async def _open_and_close(app: FastAPI) -> AsyncIterator[None]:
         ended.set()
         await anyio.to_thread.run_sync(claim_file.stop_stating)
         await api.keyring.close()
+        await api.request_rates.close()
         if following.ident is not None:
             await anyio.to_thread.run_sync(following.join)
         await anyio.to_thread.run_sync(api.waker.close)

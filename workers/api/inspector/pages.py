@@ -134,7 +134,7 @@ class PageRoute(ApiRoute):
             if "hx-request" in request.headers:
                 return Response(headers={"HX-Redirect": f"{keyring.COOKIE_PATH}/login"})
             return go_to(f"login?next={quote(request.url.path)}" if request.method == "GET" else "login")
-        request.state.caller = permit(request, key, self.access)
+        request.state.caller = await permit(request, key, self.access)
         return None
 
 
@@ -203,7 +203,7 @@ async def post_login(request: Request, api: Api, login: Form[LoginForm]) -> Resp
     key = await api.keyring.find(secret) if secret else None
     if key is None:
         return page(request, "login", 401, next=login.next, refused=True)
-    permit(request, key, READ_PAGE)
+    await permit(request, key, READ_PAGE)
     # only a path of ours, never another site's address
     inside = (
         login.next.startswith(f"{keyring.COOKIE_PATH}/") and "\\" not in login.next and ".." not in login.next
