@@ -14,7 +14,7 @@ import typer
 from ops import cli
 from ops.dev import generate
 from pipeline.jobs.failures import backoff_seconds
-from pipeline.operations.doctor.facts import DEFAULT_PAGE, GUIDE
+from pipeline.operations.doctor.facts import DEFAULT_PAGE
 from pipeline.operations.doctor.facts import PAGES as FINDINGS
 from pipeline.platforms import jsonlines, kinds
 from pipeline.platforms.records import Broken, ImportOptions, Record
@@ -288,5 +288,5 @@ def test_the_map_names_every_package_of_the_pipeline() -> None:
 
 
 def test_a_finding_of_the_doctor_names_a_page_that_is_there() -> None:
-    operating = {f"{GUIDE}#{anchor}" for anchor in page("operating").anchors}
-    assert {*FINDINGS.values(), DEFAULT_PAGE} <= operating | INSPECTED
+    told = {f"ops/guide/{name}.md#{to}" for name in ("operating", "large") for to in page(name).anchors}
+    assert {*FINDINGS.values(), DEFAULT_PAGE} <= told | INSPECTED

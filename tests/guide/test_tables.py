@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from ops import exit_codes
 from pipeline.recall import relevance
 from pipeline.recall.profiles import PROFILES, Weights
+from pipeline.store.connections import replica
 from pipeline.store.search import keyword_search, vector_search
 from schemas.context import PROFILE_PURPOSES, BlockKind, Context, DropReason
 from schemas.evidence import EvidenceLevel
@@ -50,6 +51,13 @@ def test_the_limits_of_retrieval_are_those_of_the_code() -> None:
     assert f"over {vector_search.EXACT_UP_TO:,} of them" in text
     assert f"in more than {keyword_search.CANDIDATES:,} messages together" in text
     assert f"{len(CONFIGURATIONS) - 1} languages are stemmed by Postgres" in text
+
+
+def test_the_page_of_large_deployments_has_the_numbers_of_the_code() -> None:
+    large = page("large")
+    assert f"over {vector_search.EXACT_UP_TO:,} messages and a tenth" in large.sentences
+    assert vector_search.TIMES_AS_MANY == 10
+    assert f"up to {replica.CATCH_UP_SECONDS * 1000:g} ms" in large.sentences
 
 
 def test_the_context_is_described_field_by_field() -> None:
