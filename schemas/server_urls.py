@@ -176,6 +176,8 @@ def redis_url(url: str) -> str:
 
     Raises `ValueError` that quotes no password.
     """
+    # kombu takes what follows it for another server
+    url = url.replace(";", "%3B")
     if sentinels(url):
         return url
     # not for a command that only asks the HTTP API

@@ -9,7 +9,9 @@ from redis.connection import parse_url
 
 from schemas.errors import SettingsError
 from schemas.load_settings import load_settings
-from schemas.server_urls import http_url, postgres_parameters, redis_url
+from schemas.server_urls import http_url, postgres_parameters, redis_url, sentinels
+from schemas.settings import Settings
+from workers.app import make_app
 
 
 @pytest.mark.parametrize(
@@ -48,12 +50,35 @@ def test_a_postgres_url_is_read_as_its_own_programs_read_it(url: str, parameters
         ("rediss://:geheim@cache/0?ssl_cert_reqs=maybe", "required, optional, none"),
         ("rediss://:geheim@cache/0?ssl_ca_certs=/nirgends/ca.pem", "/nirgends/ca.pem, which is not a file"),
         ("rediss://:geheim@cache/alpha", "must look like redis://"),
+        ("sentinel://:geheim@s1:26379,s2/0", "master_name=mymaster"),
+        ("sentinel://:geheim@s1,s2/0?master_name=дом&tls=1", "master_name=mymaster"),
+        ("sentinel://:geheim@s1,,s2/0?master_name=дом", "must look like redis://"),
+        ("sentinel://:geheim@s1:99999,s2/0?master_name=дом", "must look like redis://"),
+        ("sentinel://:ge@heim@s1,s2/0?master_name=дом", "must look like redis://"),
     ],
 )
 def test_a_redis_url_that_nothing_can_be_done_with_is_explained(url: str, told: str) -> None:
     with pytest.raises(ValueError, match=told) as raised:
         redis_url(url)
     assert "geheim" not in str(raised.value)
+
+
+def test_a_url_of_sentinels_is_read_for_celery_and_for_redis_own_client() -> None:
+    url = "sentinel://:p%40s%2Cs@s1:26380,s2/3?master_name=дом&sentinel_password=шифр%26"
+    assert redis_url(url) == url
+    read = sentinels(url)
+    assert read is not None
+    assert read.hosts == [("s1", 26380), ("s2", 26379)]
+    assert read.urls == ["sentinel://:p%40s%2Cs@s1:26380/3", "sentinel://:p%40s%2Cs@s2/3"]
+    assert (read.options, read.master_name) == ({"password": "p@s,s", "db": 3}, "дом")
+    assert read.sentinel_options == {"password": "шифр&"}
+    app = make_app(Settings(_env_file=None, redis_url=url))
+    with app.connection_for_write() as connection:
+        assert [url_to_parts(each)[1:5] for each in connection.alt] == [
+            (host, port if port != 26379 else None, None, "p@s,s") for host, port in read.hosts
+        ]
+    # to kombu a semicolon begins another server
+    assert url_to_parts(redis_url("redis://:se;cret@cache/1"))[4] == "se;cret"
 
 
 def test_a_redis_url_says_that_certificates_are_verified_unless_it_says_otherwise(tmp_path: Path) -> None:
