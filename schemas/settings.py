@@ -35,19 +35,8 @@ _OF_POSTGRES = (
 )
 _OF_ONE_PROCESS = {
     *_OF_POSTGRES,
-    *(
-        "redis_url",
-        "data_dir",
-        "url",
-        "tenant",
-        "api_key",
-        "host",
-        "port",
-        "api_processes",
-        "flower_port",
-        "metrics_host",
-    ),
-    *("metrics_port", "log_level", "worker_heartbeat_file"),
+    *("redis_url", "data_dir", "url", "tenant", "api_key", "host", "port", "api_processes", "flower_port"),
+    *("metrics_host", "metrics_port", "log_level", "worker_heartbeat_file"),
 }
 
 

@@ -21,7 +21,7 @@ from migrations import REVISION
 from pipeline.store import vectors
 from pipeline.store.connections import replica, transactions, trips
 from pipeline.store.connections.engines import make_engine, still_there
-from pipeline.store.connections.replica import Identity, Replica
+from pipeline.store.connections.replica import Replica
 from pipeline.store.connections.transactions import sqlstate_of, transaction, translating
 from pipeline.store.operations import checks, counters
 from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated, SettingsError, WritesRefused
@@ -241,23 +241,13 @@ class Database:
         """
         if self.replica is None:
             return
-        primary = Identity(*self.one_trip([replica.IDENTITY]) or ())
+        here = self.one_trip([replica.IDENTITY]) or ()
         try:
-            found = Identity(
-                *self._on_standby().one_trip([replica.IDENTITY], seconds=replica.ANSWER_SECONDS) or ()
-            )
+            there = self._on_standby().one_trip([replica.IDENTITY], seconds=replica.ANSWER_SECONDS) or ()
         except Retryable as error:
             self.replica.note(str(error))
-            return
-        wrong = None
-        if found.is_unbound:
-            wrong = f"logs in as {found.role}, which row-level security does not bind"
-        elif found.place != primary.place:
-            wrong = "names another database than BACKSCROLL_DATABASE_URL: no standby of it"
-        # one that was promoted may be named by both
-        self.replica.note(wrong or (None if found.is_standby else "it is no standby, but a primary"))
-        if wrong:
-            raise SettingsError(f"BACKSCROLL_DATABASE_READ_URL {wrong}")
+        else:
+            self.replica.judge(here, there)
 
     def reading(self, act: Callable[[Self], R]) -> R:
         """Run what only reads on the standby, if that has all that was committed before, and else on the primary."""
@@ -279,12 +269,10 @@ class Database:
         (position,) = self.one_trip([replica.POSITION]) or (None,)
         standby = self._on_standby()
 
-        def has_all() -> bool:
-            asked = [replica.has_replayed(position)]
-            return standby.one_trip(asked, seconds=replica.ANSWER_SECONDS) == (True,)
-
+        asked = [(replica.HAS_REPLAYED, {"position": position})]
+        ask = partial(standby.one_trip, asked, seconds=replica.ANSWER_SECONDS)
         try:
-            return standby if position and replica.poll(has_all) else self
+            return standby if position and replica.poll(ask) else self
         except Retryable as error:
             self.replica.note(str(error))
             return self

@@ -6,12 +6,14 @@ compared, and no writers are remembered.
 """
 
 import time
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import structlog
 from sqlalchemy import Engine
 
-from pipeline.store.connections.trips import Statement
+from pipeline.store.connections.trips import Row, Statement
+from schemas.errors import SettingsError
 
 log = structlog.get_logger(__name__)
 
@@ -21,31 +23,19 @@ POLL_SECONDS = 0.002
 ANSWER_SECONDS = 1.0
 """How long a standby may take to tell how far it is."""
 
-# null on a server that is a standby itself
+# Null on a server that is a standby itself. Where commits do not wait for the disk, they are seen before.
 POSITION: Statement = (
-    "SELECT CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_flush_lsn()::text END",
+    """SELECT CASE WHEN pg_is_in_recovery() THEN NULL WHEN current_setting('synchronous_commit') = 'off'
+        THEN pg_current_wal_insert_lsn()::text ELSE pg_current_wal_flush_lsn()::text END""",
     {},
 )
+HAS_REPLAYED = "SELECT pg_is_in_recovery() AND pg_last_wal_replay_lsn() >= CAST(%(position)s AS pg_lsn)"
+# the database of a cluster, whether it is a standby there, whether the role is above row-level security, and its name
 IDENTITY: Statement = (
-    "SELECT system_identifier::text || '/' || current_database(), pg_is_in_recovery(), rolsuper OR rolbypassrls, "
-    "rolname FROM pg_control_system(), pg_roles WHERE rolname = current_user",
+    """SELECT system_identifier::text || '/' || current_database(), pg_is_in_recovery(), rolsuper OR rolbypassrls,
+        rolname FROM pg_control_system(), pg_roles WHERE rolname = current_user""",
     {},
 )
-
-
-class Identity(NamedTuple):
-    """What a login reaches: a database of a cluster, whether as a standby, and whether past row-level security."""
-
-    place: str
-    is_standby: bool
-    is_unbound: bool
-    role: str
-
-
-def has_replayed(position: str) -> Statement:
-    """Return the statement that tells whether a standby has all up to a position."""
-    replayed = "SELECT pg_is_in_recovery() AND pg_last_wal_replay_lsn() >= CAST(%(position)s AS pg_lsn)"
-    return replayed, {"position": position}
 
 
 class Replica:
@@ -56,6 +46,19 @@ class Replica:
         # None: it is used
         self.problem: str | None = "it was not looked at yet"
 
+    def judge(self, here: Sequence[Any], there: Sequence[Any]) -> None:
+        """Use it if its `IDENTITY` fits the primary's. Raises `SettingsError` if its URL must not be used at all."""
+        place, is_standby, is_unbound, role = there
+        wrong = None
+        if is_unbound:
+            wrong = f"logs in as {role}, which row-level security does not bind"
+        elif place != here[0]:
+            wrong = "names another database than BACKSCROLL_DATABASE_URL: no standby of it"
+        # one that was promoted may be named by both
+        self.note(wrong or (None if is_standby else "it is no standby, but a primary"))
+        if wrong:
+            raise SettingsError(f"BACKSCROLL_DATABASE_READ_URL {wrong}")
+
     def note(self, problem: str | None) -> None:
         """Note why it is not used from now on, and log each change once."""
         if (self.problem is None) != (problem is None):
@@ -63,9 +66,9 @@ class Replica:
         self.problem = problem
 
 
-def poll(ask: Any) -> bool:
+def poll(ask: Callable[[], Row]) -> bool:
     """Ask until the answer is yes, for `CATCH_UP_SECONDS`; return the last answer."""
     deadline = time.monotonic() + CATCH_UP_SECONDS
-    while not (answer := ask()) and time.monotonic() < deadline:
+    while not (answer := ask() == (True,)) and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
-    return bool(answer)
+    return answer
