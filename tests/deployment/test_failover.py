@@ -171,8 +171,8 @@ def talking(settings: Settings, folder: Path, stack: ExitStack) -> Talk:
 
 
 @pytest.fixture
-def primary(memory_folder: Path) -> Iterator[EmbeddedPostgres]:
-    with migrated_postgres(memory_folder / "failing") as server:
+def primary(memory_folder: Path, tmp_path: Path) -> Iterator[EmbeddedPostgres]:
+    with migrated_postgres(memory_folder / tmp_path.name) as server:
         yield server
 
 
