@@ -133,7 +133,7 @@ class Database:
         statements: Sequence[trips.Statement],
         *,
         keeps_ready: bool = False,
-        seconds: float = trips.TRIP_SECONDS,
+        seconds: float | None = None,
     ) -> tuple[Any, ...] | None:
         """Run statements that are sent together, the first of which says the tenant: one transaction.
 

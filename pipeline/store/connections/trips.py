@@ -60,19 +60,19 @@ def send(
     driver: "psycopg.Connection[Any]",
     prepared: Prepared,
     statements: Sequence[Statement],
-    seconds: float = TRIP_SECONDS,
+    seconds: float | None = None,
 ) -> Row:
     """Run statements in one transaction, committed on return; return the last one's first row.
 
-    The connection must be idle; after an error it must be closed. Raises `psycopg.Error`, in `seconds` at the latest.
+    The connection must be idle; after an error it must be closed. Raises `psycopg.Error`, in `seconds` or `TRIP_SECONDS`.
     """
     try:
-        return driver.wait(_exchange(driver, prepared, statements), timeout=seconds)
+        return driver.wait(_exchange(driver, prepared, statements), timeout=seconds or TRIP_SECONDS)
     except psycopg.errors.InvalidSqlStatementName:
         # psycopg has deallocated all statements, as after a rollback; this transaction had no effect
         driver.pgconn.exit_pipeline_mode()
         prepared.clear()
-        return driver.wait(_exchange(driver, prepared, statements), timeout=seconds)
+        return driver.wait(_exchange(driver, prepared, statements), timeout=seconds or TRIP_SECONDS)
 
 
 async def send_from_loop(
