@@ -64,7 +64,7 @@ def send(
 ) -> Row:
     """Run statements in one transaction, committed on return; return the last one's first row.
 
-    The connection must be idle; after an error it must be closed. Raises `psycopg.Error`, in `seconds` or `TRIP_SECONDS`.
+    The connection must be idle; after an error it must be closed. Raises `psycopg.Error`, `seconds` later at most.
     """
     try:
         return driver.wait(_exchange(driver, prepared, statements), timeout=seconds or TRIP_SECONDS)
