@@ -247,7 +247,7 @@ class _Taking:
         return Taken(of=of, rows=len(batch), new=len(new), left_out=sum(out), follows=frozenset({"embed"}))
 
     def _kept_out(self, connection: Connection, of: str, rows: Sequence[dict[str, Any]]) -> list[bool]:
-        """Tell of each row whether one of its subjects was forgotten since, or all who say it or their messages were."""
+        """Tell of each row whether one of its subjects was forgotten since, or all messages or people that say it."""
         out = suppression.kept_out(connection, [(self._time(of, row), _named(of, row)) for row in rows])
         sources = [[_said_by(*at) for at in row.get("messages") or ()] for row in rows]
         unique = list({source for each in sources for source in each})

@@ -566,6 +566,11 @@ def test_who_came_and_went_is_told_by_name(talk: Database) -> None:
     assert told(talk, TENANT, user_id="test:ben", since=ago(5)).joined == []
     forget.start(talk, TENANT, Subject(kind="user", sender_id="test:7"))
     assert told(talk, TENANT, user_id="test:ben", since=ago(60)).joined == []
+    # a list of all who are there tells as much
+    for members, left, joined in ((["test:ana"], True, False), (["test:ana", "test:cleo"], False, True)):
+        identities.set_members(talk, TENANT, "test:digest", ["test:ben", *members])
+        there = told(talk, TENANT, user_id="test:ben", since=ago(60))
+        assert ("Cleo" in there.left, "Cleo" in there.joined, "Ana" in there.joined) == (left, joined, False)
 
 
 def test_who_is_being_forgotten_is_not_in_it_even_in_a_summary(talk: Database) -> None:

@@ -100,7 +100,8 @@ PARTS = {
         type="uuid",
         more=f"""jsonb_build_object(
             'session', {_session("t.session_id")}, 'source_session', {_session("t.source_session_id")},
-            'messages', (SELECT jsonb_agg(DISTINCT jsonb_build_array(e.chat_id, coalesce(m.external_id, ''), e.sender_id))
+            'messages', (SELECT jsonb_agg(
+                    DISTINCT jsonb_build_array(e.chat_id, coalesce(m.external_id, ''), e.sender_id))
                 FROM memory_evidence e LEFT JOIN messages m ON m.id = e.message_id WHERE e.memory_id = t.id),
             'recalled', (SELECT jsonb_agg(address) FROM jsonb_array_elements_text(t.metadata -> 'recalled') AS item
                 CROSS JOIN LATERAL (SELECT split_part(item, ':', 1) AS kind,
