@@ -42,7 +42,7 @@ ELSEWHERE = {
     "npm": "clients_typescript/test_stories.py",
     "openclaw": "",
     "hermes": "clients_python/test_hermes.py",
-    "cp -r backscroll": "",
+    "mkdir": "",
     "printf": "",
     "cp .env.example": "deployment/test_compose.py",
     "chmod": "deployment/test_compose.py",
