@@ -43,6 +43,7 @@ ELSEWHERE = {
     "openclaw": "",
     "hermes": "clients_python/test_hermes.py",
     "mkdir": "",
+    "cp -r backscroll": "",
     "printf": "",
     "cp .env.example": "deployment/test_compose.py",
     "chmod": "deployment/test_compose.py",
