@@ -23,6 +23,13 @@ _CARD = re.compile(
     r"|3[47]\d\d([ \u00a0-]?)\d{6}\2\d{5}|3(?:0[0-5]|[68]\d)\d([ \u00a0-]?)\d{6}\3\d{4}"
     r")(?![A-Za-z0-9_/-]|[.,:]\d|[ \u00a0]\d)"
 )
+# what bots are given, and redact-secret does not know
+_OF_BOTS = re.compile(
+    r"(?<![\w-])(?:(?P<backscroll_key>bks_[\w-]{43})(?![\w-])"
+    r"|(?P<discord_token>[MNO][\w-]{23,27}\.[\w-]{6}\.[\w-]{27,38})(?![\w.-])"
+    r"|(?P<webhook>(?:hooks\.slack\.com/services|discord(?:app)?\.com/api/webhooks)/[\w/-]{40,200}))",
+    re.ASCII,
+)
 _LONGEST_NAME = 64
 # a private key of which the rest is in another message
 _EDGE = re.compile(r"-----(BEGIN|END) [A-Z ]{0,40}PRIVATE KEY[A-Z ]{0,40}-----")
@@ -56,6 +63,7 @@ def masked(text: str) -> str:
     found = [f for f in redact_secret.scan(scanned) if f.type != _BY_CONTEXT]
     for finding in reversed(found):
         text = f"{text[: finding.start]}{_note(finding.type)}{text[finding.end :]}"
+    text = _OF_BOTS.sub(lambda found: _note(str(found.lastgroup)), text)
     for edge in reversed([*_EDGE.finditer(text)]):
         text = _without_half(text, edge)
     return _CARD.sub(lambda card: _note("card number") if _checks(card[0]) else card[0], text)

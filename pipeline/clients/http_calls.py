@@ -3,9 +3,13 @@
 import asyncio
 import os
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import TimeoutError as StillRunning
+from contextlib import suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import cache
+from math import isfinite, nan
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
@@ -16,6 +20,9 @@ if TYPE_CHECKING:
     from httpx2 import AsyncClient
 
 T = TypeVar("T")
+
+MAX_RETRY_AFTER = 3600.0
+"""A server's retry time counts up to this, in seconds."""
 
 _CLOSING_SECONDS = 1.0  # for a cancelled call to close its connection
 _starting = threading.Lock()
@@ -70,3 +77,19 @@ def http_client(url: str, kind: "type[AsyncClient] | None" = None, *, by_proxy: 
     return make(
         timeout=None, follow_redirects=False, trust_env=by_proxy and not is_local(url), verify=trusted
     )
+
+
+def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
+    """Return the seconds until the server may be called again, if `Retry-After` says so, within bounds.
+
+    >>> now = datetime(2026, 3, 2, tzinfo=UTC)
+    >>> [retry_after({"retry-after": value}, now) for value in ("7.5", "Mon, 02 Mar 2026 00:01:00 GMT", "soon", "nan")]
+    [7.5, 60.0, None, None]
+    """
+    value, seconds = headers.get("retry-after", ""), nan
+    with suppress(ValueError):
+        at = parsedate_to_datetime(value)
+        seconds = (at.replace(tzinfo=at.tzinfo or UTC) - now).total_seconds()
+    with suppress(ValueError):
+        seconds = float(value)
+    return min(max(seconds, 1.0), MAX_RETRY_AFTER) if isfinite(seconds) else None

@@ -5,11 +5,9 @@ Importing the SDK takes 30 MB and half a second, so only a process that calls a 
 
 import json
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from math import isfinite, nan
 from typing import Any, NamedTuple
 
 import httpx2
@@ -17,7 +15,7 @@ import openai
 from openai import APIError as APIError
 from openai import APIStatusError as APIStatusError
 
-from pipeline.clients.http_calls import http_client
+from pipeline.clients.http_calls import http_client, retry_after
 from pipeline.clients.openai_chat import ModelServer, is_too_long
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable
 
@@ -27,8 +25,6 @@ MAX_ERROR_BYTES = 64 * 1024
 """Bytes read of an error response."""
 MAX_ERROR_CHARS = 300
 """Characters of a server's message that are quoted in an error."""
-MAX_RETRY_AFTER = 3600.0
-"""A provider's retry time counts up to this, in seconds."""
 BUSY_SECONDS, MENDED_SECONDS = 20.0, 600.0
 """A rate limit is over soon, but an empty account or a wrong key must be fixed by somebody."""
 
@@ -184,19 +180,3 @@ def _without_key(message: str, key: str | None) -> str:
         return message
     before, *after = message.split(key[:_KEY_CHARS])
     return "(the key)".join([before, *(_REST_OF_KEY.sub("", part, count=1) for part in after)])
-
-
-def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Return the seconds until the server may be called again, if `Retry-After` says so, within bounds.
-
-    >>> now = datetime(2026, 3, 2, tzinfo=UTC)
-    >>> [retry_after({"retry-after": value}, now) for value in ("7.5", "Mon, 02 Mar 2026 00:01:00 GMT", "soon", "nan")]
-    [7.5, 60.0, None, None]
-    """
-    value, seconds = headers.get("retry-after", ""), nan
-    with suppress(ValueError):
-        at = parsedate_to_datetime(value)
-        seconds = (at.replace(tzinfo=at.tzinfo or UTC) - now).total_seconds()
-    with suppress(ValueError):
-        seconds = float(value)
-    return min(max(seconds, 1.0), MAX_RETRY_AFTER) if isfinite(seconds) else None

@@ -3,10 +3,11 @@
 import asyncio
 import socket
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import urlsplit
 
-from pipeline.clients.http_calls import http_client, run_within
+from pipeline.clients.http_calls import http_client, retry_after, run_within
 from schemas.errors import InvalidInput, ProviderUnavailable
 from schemas.settings import Settings
 
@@ -36,12 +37,12 @@ def send(url: str, headers: Mapping[str, str], body: bytes, settings: Settings) 
     require_allowed(url, settings)
     host = _host_of(url)
     try:
-        status = run_within(SECONDS, lambda: _post(url, host, headers, body, settings))
+        status, wait = run_within(SECONDS, lambda: _post(url, host, headers, body, settings))
     except TimeoutError:
         raise ProviderUnavailable(f"{host} did not answer within {SECONDS:g} s") from None
     if not 200 <= status < 300:
         followed = ", and redirects are not followed" if 300 <= status < 400 else ""
-        raise ProviderUnavailable(f"{host} answered {status}{followed}")
+        raise ProviderUnavailable(f"{host} answered {status}{followed}", retry_after=wait)
 
 
 def _host_of(url: str) -> str:
@@ -53,8 +54,13 @@ def _host_of(url: str) -> str:
         raise InvalidInput(f"url: {host[:100]!r} is no name of a host", field="url") from None
 
 
-async def _post(url: str, host: str, headers: Mapping[str, str], body: bytes, settings: Settings) -> int:
-    """Post to the very address that was checked, whatever the name means a moment later; return the status."""
+async def _post(
+    url: str, host: str, headers: Mapping[str, str], body: bytes, settings: Settings
+) -> tuple[int, float | None]:
+    """Post to the very address that was checked, whatever the name means a moment later.
+
+    Returns the status, and in how many seconds to try again.
+    """
     import httpx2
 
     parts = urlsplit(url)
@@ -79,7 +85,7 @@ async def _post(url: str, host: str, headers: Mapping[str, str], body: bytes, se
             await response.aclose()
         except httpx2.TransportError as error:
             raise ProviderUnavailable(f"{host} cannot be reached: {type(error).__name__}") from None
-    return response.status_code
+    return response.status_code, retry_after(response.headers, datetime.now(UTC))
 
 
 async def _address(host: str, settings: Settings, *, encrypted: bool) -> IPv4Address | IPv6Address:

@@ -35,7 +35,7 @@ log = structlog.get_logger(__name__)
 MAX_DIGESTS = 1000
 """Of one tenant."""
 RETRY_SECONDS = (5, 300, 1800, 7200, 18_000)
-"""Pauses before a webhook is called again; after the last one it waits for the next day."""
+"""Pauses before a webhook is called again, or as long as it says; after the last one it waits for the next day."""
 AT_ONCE = 500
 
 
@@ -161,7 +161,9 @@ def _send(database: Database, tenant_id: str, claim: Claim, settings: Settings) 
         log.warning("digest_not_sent", digest=digest_id, error=reason, attempts=claim.attempts)
         if claim.attempts <= len(RETRY_SECONDS):
             store.settle(connection, digest_id, next_at=row.next_at, error=reason)
-            return jobs.do_again(connection, claim, delay_seconds=RETRY_SECONDS[claim.attempts - 1])
+            told = failure.retry_after if isinstance(failure, ProviderUnavailable) else None
+            seconds = max(RETRY_SECONDS[claim.attempts - 1], told or 0)
+            return jobs.do_again(connection, claim, delay_seconds=seconds)
         store.settle(connection, digest_id, next_at=following, error=reason)
         return jobs.finish(connection, [claim])
 

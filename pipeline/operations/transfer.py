@@ -247,11 +247,11 @@ class _Taking:
         return Taken(of=of, rows=len(batch), new=len(new), left_out=sum(out), follows=frozenset({"embed"}))
 
     def _kept_out(self, connection: Connection, of: str, rows: Sequence[dict[str, Any]]) -> list[bool]:
-        """Tell of each row whether one of its subjects was forgotten since, or all messages that say it were."""
+        """Tell of each row whether one of its subjects was forgotten since, or all messages or people that say it."""
         out = suppression.kept_out(connection, [(self._time(of, row), _named(of, row)) for row in rows])
-        sources: list[list[Named]] = [[("message", *at) for at in row.get("messages") or ()] for row in rows]
+        sources = [[_said_by(*at) for at in row.get("messages") or ()] for row in rows]
         unique = list({source for each in sources for source in each})
-        gone = suppression.kept_out(connection, [(self.exported_at, [source]) for source in unique])
+        gone = suppression.kept_out(connection, [(self.exported_at, source) for source in unique])
         forgotten = {source for source, is_gone in zip(unique, gone, strict=True) if is_gone}
         return [
             is_out or (bool(each) and forgotten.issuperset(each))
@@ -278,6 +278,11 @@ def _checked(of: str, row: dict[str, Any]) -> dict[str, Any]:
             digest = derived.hash_of_its_own(UUID(row["id"]), row["content"])
             return row | {"content_hash": f"\\x{digest.hex()}"}
     return row
+
+
+def _said_by(chat_id: str, external_id: str, sender_id: str = "") -> tuple[Named, ...]:
+    """Return the subjects whose forgetting keeps out what a message says."""
+    return ("message", chat_id, external_id), ("user", sender_id), ("unremembered", sender_id)
 
 
 def _named(of: str, row: dict[str, Any]) -> list[Named]:

@@ -6,9 +6,9 @@ exactly what linking has joined.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal
 
 from sqlalchemy import Connection
@@ -195,7 +195,7 @@ def _user(connection: Connection, user: str, visible: Visible = EVERYWHERE) -> U
 
 
 def set_members(database: Database, tenant_id: str, chat_id: str, senders: Sequence[str]) -> Members:
-    """Set the members of a chat; later speakers are added, and people whose memory is off stay unnamed.
+    """Set the members of a chat, whom others have left; later speakers are added, people without memory stay unnamed.
 
     A chat that was kept apart is no longer, if the database serves all chats (`visibility`).
     Raises `NotFound`, `DatabaseUnavailable`.
@@ -208,7 +208,12 @@ def set_members(database: Database, tenant_id: str, chat_id: str, senders: Seque
             raise _unknown(chat_id)
         hidden = suppression.unremembered(connection, senders)
         named = sorted({membership.UNKNOWN if sender in hidden else sender for sender in senders})
+        before, now = membership.of_chat(connection, chat_id), chats.database_now(connection)
         membership.replace(connection, tenant_id, chat_id, named)
+        _note_left(connection, tenant_id, chat_id, {*before} - {*senders, membership.UNKNOWN}, now)
+        told = membership.changes(connection, chat_id, now - timedelta(days=membership.CHANGES_DAYS), now)
+        back = [sender for sender in named if not told.get(sender, True)]
+        membership.note_changes(connection, tenant_id, chat_id, back, now, joined=True)
         if not database.only_chats:
             membership.rejoin(connection, chat_id)
     return show_members(database, tenant_id, chat_id)
@@ -257,16 +262,22 @@ def change_members(
         membership.add(connection, tenant_id, chat.chat_id, sorted(named))
         left_at = at or chats.database_now(connection)
         membership.remove(connection, chat.chat_id, left, left_at)
-        suppression.put_left(connection, tenant_id, chat.chat_id, left, left_at)
         came = sorted(named - {membership.UNKNOWN})
         membership.note_changes(connection, tenant_id, chat.chat_id, came, left_at, joined=True)
-        hidden = suppression.unremembered(connection, left)
-        gone = [
-            sender
-            for sender in sorted({*left} - hidden)
-            if not suppression.is_kept_out(connection, left_at, ("user", sender))
-        ]
-        membership.note_changes(connection, tenant_id, chat.chat_id, gone, left_at, joined=False)
+        _note_left(connection, tenant_id, chat.chat_id, left, left_at)
+
+
+def _note_left(
+    connection: Connection, tenant_id: str, chat_id: str, left: Collection[str], at: datetime
+) -> None:
+    """Note who has left a chat, by name only who may be named."""
+    suppression.put_left(connection, tenant_id, chat_id, sorted(left), at)
+    gone = [
+        sender
+        for sender in sorted({*left} - suppression.unremembered(connection, left))
+        if not suppression.is_kept_out(connection, at, ("user", sender))
+    ]
+    membership.note_changes(connection, tenant_id, chat_id, gone, at, joined=False)
 
 
 def set_moderators(

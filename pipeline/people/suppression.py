@@ -210,7 +210,7 @@ def memory_names(
     return scope, user_id or "", agent_id or "", content_hash.hex()
 
 
-def unremembered(connection: Connection, ids: Sequence[str]) -> set[str]:
+def unremembered(connection: Connection, ids: Collection[str]) -> set[str]:
     """Return the senders whose memory is off."""
     names: dict[Named, str] = {("unremembered", sender): sender for sender in ids}
     return {names[name] for name in _listed(connection, store.key(connection), names)}

@@ -4,12 +4,13 @@ Summaries are shown as they stand, written by a model or extracted. What no summ
 session that the person left, is extracted from the messages.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -54,6 +55,7 @@ LEAST_TOKENS = 40
 """Tokens of a session, however many there are."""
 LEAST_OF_LINE = 8
 """Tokens below which a line of a session is not begun."""
+_COMMA = re.compile("[,:，、：]")
 
 
 def build(database: Database, tenant_id: str, query: DigestQuery, settings: Settings) -> Digest:
@@ -270,6 +272,10 @@ def _asked(missed: _Missed) -> list[_Quote]:
     everybody = set(chain.from_iterable(missed.names.values()))
     mine = set(chain.from_iterable(missed.names.get(sender, ()) for sender in missed.ids))
     called = frozenset(plain(word) for name in mine for word in sentences.words(name))
+    by_part = defaultdict[str, set[str]](set)
+    for name in everybody:
+        for part in (name, *name.split()):
+            by_part[part.casefold()].add(name)
     # who is asked is not what is asked
     about = sentences.terms(list(called), missed.chat.language)
     talk = [replace(one, terms=tuple(term for term in one.terms if term not in about)) for one in missed.talk]
@@ -278,6 +284,8 @@ def _asked(missed: _Missed) -> list[_Quote]:
         message = said[sentence.message]
         if missed.chat.kind == "direct" or message.id in missed.replies:
             return True
+        if spoken_to := _spoken_to(sentence.text, by_part):
+            return not mine.isdisjoint(spoken_to)
         # first without the others, of whom there may be hundreds
         for people in (mine, everybody):
             named = names.find(sentence.text, people, sentence.language).shares
@@ -300,6 +308,17 @@ def _asked(missed: _Missed) -> list[_Quote]:
         if not again and not dialogue_acts.is_settled(index, talk, own):
             found[sentence.message].insert(0, sentence.text)
     return list(_quotes(said, found))
+
+
+def _spoken_to(text: str, people: Mapping[str, Collection[str]]) -> set[str]:
+    """Return who is called at the beginning of a text, by one of the parts of their names before a comma.
+
+    >>> sorted(_spoken_to("Ana, @Will: who locks up?", {"ana": ["Ana Lee"], "will": ["Will"], "who": ["Who"]}))
+    ['Ana Lee', 'Will']
+    """
+    *heads, _ = _COMMA.split(text)
+    called = [people.get(head.strip(" @").casefold(), ()) for head in heads]
+    return set(chain.from_iterable(takewhile(bool, called)))
 
 
 def _decided(missed: _Missed) -> list[_Quote]:

@@ -42,6 +42,7 @@ ELSEWHERE = {
     "npm": "clients_typescript/test_stories.py",
     "openclaw": "",
     "hermes": "clients_python/test_hermes.py",
+    "mkdir": "",
     "cp -r backscroll": "",
     "printf": "",
     "cp .env.example": "deployment/test_compose.py",

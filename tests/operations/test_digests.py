@@ -48,7 +48,10 @@ class Webhook:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 hook.got.append(({name.lower(): value for name, value in self.headers.items()}, body))
-                self.send_response(hook.answers.pop(0) if len(hook.answers) > 1 else hook.answers[0])
+                status = hook.answers.pop(0) if len(hook.answers) > 1 else hook.answers[0]
+                self.send_response(status)
+                if status == 429:
+                    self.send_header("Retry-After", "3000")
                 self.send_header("Location", "http://127.0.0.1:1/elsewhere")
                 self.send_header("Content-Length", "0")
                 self.end_headers()
@@ -210,6 +213,7 @@ def test_a_dead_webhook_is_called_again_later_and_nothing_is_lost(told: Database
         assert str(reason).endswith(f"{HERE} answered {wanted}")
     assert reasons[3] is None
     assert all(later > before for before, later in pairwise(map(float, waits)))
+    assert float(waits[2]) > 2900
     # each try is the same one to who takes it
     assert len(hook.got) == 4
     assert len({headers["webhook-id"] for headers, _ in hook.got}) == 1

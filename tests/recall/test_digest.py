@@ -25,6 +25,7 @@ from tests.test_pipeline import place, run, summarizer
 HOUR, DAY = 60, 24 * 60
 SETTINGS = Settings(_env_file=None)
 NAMES = {"ben": "Ben", "ana": "Ana", "cleo": "Cleo", "max": "Max Weber", "jana": "Jana", "lena": "Лена"}
+NAMES |= {"zoe": "Zoé", "luc": "Luc", "kasia": "Kasia", "marek": "Marek", "can": "Can", "aylin": "Aylin"}
 NAMES |= {"oleg": "Олег", "wang": "王伟", "li": "李娜", "lucia": "Lucía", "pedro": "Pedro", "bot": "Bot"}
 
 Said = tuple[Any, ...]
@@ -231,6 +232,30 @@ SITUATIONS = [
         who="lena",
         at=DAY,
         asked=["ключ от подвала"],
+    ),
+    Situation(
+        what="a question about the person to somebody else",
+        language="french",
+        said=[(0, "luc", "ok"), (1, "ana", "ok"), (5, "zoe", "Ana, tu sais où est Luc ce soir ?")],
+        who="luc",
+        at=HOUR,
+        asked=[],
+    ),
+    Situation(
+        what="called by a name that is a word, too",
+        language="turkish",
+        said=[(0, "can", "iyi geceler"), (HOUR, "aylin", "Can, elektrik sözleşmesi sende mi?")],
+        who="can",
+        at=DAY,
+        asked=["sözleşmesi"],
+    ),
+    Situation(
+        what="called by an inflected name on two vowels",
+        language="polish",
+        said=[(0, "kasia", "pa"), (HOUR, "marek", "Słuchaj Kasiu, gdzie jest klucz od piwnicy?")],
+        who="kasia",
+        at=DAY,
+        asked=["klucz od piwnicy"],
     ),
     Situation(
         what="the name as a mention",
@@ -541,6 +566,11 @@ def test_who_came_and_went_is_told_by_name(talk: Database) -> None:
     assert told(talk, TENANT, user_id="test:ben", since=ago(5)).joined == []
     forget.start(talk, TENANT, Subject(kind="user", sender_id="test:7"))
     assert told(talk, TENANT, user_id="test:ben", since=ago(60)).joined == []
+    # a list of all who are there tells as much
+    for members, left, joined in ((["test:ana"], True, False), (["test:ana", "test:cleo"], False, True)):
+        identities.set_members(talk, TENANT, "test:digest", ["test:ben", *members])
+        there = told(talk, TENANT, user_id="test:ben", since=ago(60))
+        assert ("Cleo" in there.left, "Cleo" in there.joined, "Ana" in there.joined) == (left, joined, False)
 
 
 def test_who_is_being_forgotten_is_not_in_it_even_in_a_summary(talk: Database) -> None:

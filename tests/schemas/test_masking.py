@@ -46,6 +46,19 @@ def test_the_mask_says_what_was_there() -> None:
     assert masked(f"DE89 {card} 00") == f"DE89 {card} 00"
 
 
+def test_what_bots_are_given_is_masked_too() -> None:
+    long = "aB3_" * 20
+    for kind, secret in (
+        ("backscroll key", "bk" + "s_" + long[:43]),
+        ("discord token", "MT" + f"{long[:24]}.G{long[:5]}.{long[:38]}"),
+        ("webhook", "hooks.sl" + f"ack.com/services/T01/B02/{long[:40]}"),
+        ("webhook", "discord.com/api/web" + f"hooks/123456789/{long[:68]}"),
+    ):
+        assert masked(f"il token è {secret} grazie") == f"il token è [masked: {kind}] grazie"
+    # a file's name is none
+    assert masked(f"Mietvertrag_der_Werkstatt.v2026b.{long[:20]}").endswith(long[:20])
+
+
 def test_names_metadata_and_questions_are_masked_at_the_door_and_kept_on_request() -> None:
     shapes = {shape: (secret, text) for shape, secret, text in credentials.secrets()}
     secret, text = shapes["github"]

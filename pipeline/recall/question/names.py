@@ -16,6 +16,8 @@ _POSSESSIVE = re.compile(r"['’](?:s|S)?\Z")
 _MIN_STEM = 3
 _MAX_ENDING = 3
 _VOWELS = "аяоеиыйьуюёaąeęioóuy"
+# what a case may put after a stem: not all of another name, as in Мария and Марина
+_CASE = re.compile(f"z?[{_VOWELS}]*(?:м|х|m|ch|wi)?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,14 +62,14 @@ def without_possessive(word: str) -> str:
 
 def stem_of(name: str) -> str | None:
     """Return a name without its last vowel, the stem for case endings; None if too little is left."""
-    stem = name.rstrip(_VOWELS)
-    return stem if len(stem) >= _MIN_STEM and len(name) - len(stem) <= 1 else None
+    stem = name[:-1] if name.endswith(tuple(_VOWELS)) else name
+    return stem if len(stem) >= _MIN_STEM else None
 
 
 def by_stem(word: str, stems: Mapping[str, Sequence[str]]) -> str | None:
     """Return the name that a word is an inflected form of, given the names by stem."""
     for size in range(len(word), max(len(word) - _MAX_ENDING, _MIN_STEM) - 1, -1):
-        if word[:size] in stems:
+        if word[:size] in stems and _CASE.fullmatch(word, size):
             return stems[word[:size]][0]
     return None
 

@@ -100,8 +100,9 @@ PARTS = {
         type="uuid",
         more=f"""jsonb_build_object(
             'session', {_session("t.session_id")}, 'source_session', {_session("t.source_session_id")},
-            'messages', (SELECT jsonb_agg(jsonb_build_array(m.chat_id, m.external_id))
-                FROM messages m WHERE m.id = ANY(t.source_message_ids)),
+            'messages', (SELECT jsonb_agg(
+                    DISTINCT jsonb_build_array(e.chat_id, coalesce(m.external_id, ''), e.sender_id))
+                FROM memory_evidence e LEFT JOIN messages m ON m.id = e.message_id WHERE e.memory_id = t.id),
             'recalled', (SELECT jsonb_agg(address) FROM jsonb_array_elements_text(t.metadata -> 'recalled') AS item
                 CROSS JOIN LATERAL (SELECT split_part(item, ':', 1) AS kind,
                     CAST(substring(item FROM ':([0-9]+)$') AS bigint) AS number) AS of
@@ -116,9 +117,7 @@ PARTS = {
         here=f"""r || jsonb_build_object(
             'session_id', {_session_at("(r -> 'session')")},
             'source_session_id', {_session_at("(r -> 'source_session')")},
-            'source_message_ids', coalesce((SELECT jsonb_agg(m.id)
-                FROM jsonb_array_elements(nullif(r -> 'messages', 'null')) AS a
-                    JOIN messages m ON m.chat_id = a ->> 0 AND m.external_id = a ->> 1), '[]'),
+            'source_message_ids', '[]'::jsonb,
             'metadata', r -> 'metadata' || CASE WHEN jsonb_typeof(r -> 'recalled') IS DISTINCT FROM 'array' THEN '{{}}'
                 ELSE jsonb_build_object('recalled', (SELECT coalesce(jsonb_agg(known), '[]')
                     FROM jsonb_array_elements(r -> 'recalled') AS item CROSS JOIN LATERAL (SELECT CASE

@@ -4,6 +4,8 @@ import type { Message } from "./calls.js";
 import type { Backscroll } from "./client.js";
 
 const MAX_REMEMBERED_TURNS = 200;
+/** After which the same words are another turn: the answer to the one before was broken off. */
+const MAX_TURN_MS = 600_000;
 
 /** Who speaks where; a call may name it itself: `providerOptions: { backscroll: { chatId, userId } }`. */
 export interface Talk {
@@ -31,7 +33,7 @@ interface Turn {
 
 export function backscroll(memory: Backscroll, talk?: Talk, options: MiddlewareOptions = {}): LanguageModelV4Middleware {
   // by what was said, while a turn goes on: its retries and its calls of tools are parts of it
-  const turns = new Map<string, Promise<Turn>>();
+  const turns = new Map<string, { began: number; turn: Promise<Turn> }>();
 
   const talkOf = (params: LanguageModelV4CallOptions): Talk => {
     const all = { ...talk, ...params.providerOptions?.backscroll } as Talk;
@@ -62,8 +64,10 @@ export function backscroll(memory: Backscroll, talk?: Talk, options: MiddlewareO
   const turnOf = (params: LanguageModelV4CallOptions): Promise<Turn> => {
     const [asker, said] = [talkOf(params), saidIn(params.prompt)];
     const key = JSON.stringify([asker, said.key]);
-    const turn = turns.get(key) ?? begun(asker, said);
-    turns.set(key, turn);
+    const before = turns.get(key);
+    if (before && Date.now() < before.began + MAX_TURN_MS) return before.turn;
+    const turn = begun(asker, said);
+    turns.set(key, { began: Date.now(), turn });
     if (turns.size > MAX_REMEMBERED_TURNS) turns.delete(turns.keys().next().value!);
     return turn;
   };

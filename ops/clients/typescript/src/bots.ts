@@ -21,6 +21,8 @@ interface Baileys {
 }
 
 const TOLD_BY_DISCORD = /^(MESSAGE_(CREATE|UPDATE|DELETE|DELETE_BULK)|(CHANNEL|THREAD)_(CREATE|UPDATE)|THREAD_MEMBERS_UPDATE)$/;
+/** The account's own keys are told in the same breath, and stay here. */
+const TOLD_BY_BAILEYS = /^(messages\.(upsert|update|delete)|groups\.(upsert|update)|group-participants\.update)$/;
 
 /** Before the bot's other middleware. What the bot says comes from the answers to its calls, as Telegram tells nobody of it. */
 export function grammy(memory: Backscroll, bot: Grammy): void {
@@ -53,5 +55,8 @@ export function bolt(memory: Backscroll, app: Bolt): void {
 
 /** Messages, edits, deletions and members, with those of the bot's own account. */
 export function baileys(memory: Backscroll, socket: Baileys): void {
-  socket.ev.process((events) => void memory.tee("baileys", events));
+  socket.ev.process((events) => {
+    const told = Object.entries(events).filter(([name]) => TOLD_BY_BAILEYS.test(name));
+    if (told.length) void memory.tee("baileys", Object.fromEntries(told));
+  });
 }

@@ -226,7 +226,6 @@ export class Buffer {
     try {
       this.#journal.rewrite([...[...this.#aside.values()].map(({ number: n, ...more }) => ({ n, ...more })), ...waiting.map(recordOf)]);
     } catch (error) {
-      if (!this.#last) throw error;
       this.log.warn((error as Error).message);
     }
   }

@@ -15,13 +15,15 @@ export class Journal {
     const fs = (globalThis as any).process?.getBuiltinModule?.("node:fs");
     if (!fs) throw new BufferUnusable("a buffer needs a file system: Node 20.16, Bun or Deno 2.");
     this.#fs = fs;
-    this.#using(() => this.#lock());
+    this.#using(() => {
+      this.#lock();
+      this.#file = fs.openSync(path, "a", 0o600);
+    });
   }
 
   /** The records that were written, oldest first; a line that a kill broke off was never confirmed. */
   records(): any[] {
     return this.#using(() => {
-      if (!this.#fs.existsSync(this.path)) return [];
       const lines = this.#fs.readFileSync(this.path, "utf8").split("\n");
       return lines.flatMap((line) => {
         try {
@@ -36,7 +38,7 @@ export class Journal {
   /** Replaces all records. */
   rewrite(records: object[]): void {
     this.#using(() => {
-      if (!records.length && this.#file >= 0) {
+      if (!records.length) {
         this.#fs.ftruncateSync(this.#file);
         return this.#clean();
       }
@@ -44,7 +46,7 @@ export class Journal {
       // it holds what people wrote
       this.#fs.writeFileSync(other, records.map((record) => `\n${JSON.stringify(record)}`).join(""), { mode: 0o600, flush: true } as object);
       this.#fs.renameSync(other, this.path);
-      if (this.#file >= 0) this.#fs.closeSync(this.#file);
+      this.#fs.closeSync(this.#file);
       this.#file = this.#fs.openSync(this.path, "a");
       this.#clean();
     });
@@ -58,6 +60,7 @@ export class Journal {
   /** Appends records together. Throws `BufferUnusable` if that cannot be done; then none of them is there. */
   append(...records: object[]): void {
     this.#using(() => {
+      if (this.#file < 0) throw new BufferUnusable(`the buffer ${this.path} is closed.`);
       const { size } = this.#fs.fstatSync(this.#file);
       // a line that a full disk cut off must not spoil the next
       const bytes = new TextEncoder().encode([...this.#unwritten, ...records].map((record) => `\n${JSON.stringify(record)}`).join(""));
@@ -82,25 +85,48 @@ export class Journal {
   }
 
   close(): void {
-    if (this.#file >= 0) this.#fs.closeSync(this.#file);
+    if (this.#file < 0) return;
+    this.#fs.closeSync(this.#file);
+    // the next file that is opened has its number
+    this.#file = -1;
     this.#fs.rmSync(`${this.path}.lock`, { force: true });
   }
 
-  #lock(): void {
-    const [pid, start] = [process.pid, this.#startOf(process.pid)];
-    const lock = `${this.path}.lock`;
-    for (;;) {
-      try {
-        this.#fs.writeFileSync(lock, `${pid} ${start}`, { flag: "wx", mode: 0o600 });
-        return;
-      } catch (error) {
-        if ((error as any).code !== "EEXIST") throw error;
+  /** Takes a lock. Who replaces a stale one needs the lock of that one first, so that of several only one does. */
+  #lock(lock = `${this.path}.lock`): void {
+    // linked when it is written: nobody sees it empty
+    const made = `${this.path}.${globalThis.crypto.randomUUID()}`;
+    this.#fs.writeFileSync(made, `${process.pid} ${this.#startOf(process.pid)}`, { mode: 0o600 });
+    try {
+      while (this.#unless("EEXIST", () => this.#fs.linkSync(made, lock) ?? true) === undefined) {
+        const words = this.#wordsOf(lock);
+        if (words === undefined) continue;
+        const [holder, since] = words.split(" ");
+        if (this.#startOf(Number(holder)) === since) {
+          throw new BufferUnusable(`the buffer ${this.path} is open in process ${holder}: ask that one, or stop it.`);
+        }
+        const next = `${lock}.${words.replace(" ", "-")}`;
+        this.#lock(next);
+        if (this.#wordsOf(lock) === words) return this.#fs.renameSync(next, lock);
+        // another was faster
+        this.#fs.rmSync(next);
       }
-      const [holder, since] = this.#fs.readFileSync(lock, "utf8").split(" ");
-      if (this.#startOf(Number(holder)) === since) {
-        throw new BufferUnusable(`the buffer ${this.path} is open in process ${holder}: ask that one, or stop it.`);
-      }
-      this.#fs.rmSync(lock, { force: true });
+    } finally {
+      this.#fs.rmSync(made);
+    }
+  }
+
+  #wordsOf(lock: string): string | undefined {
+    return this.#unless("ENOENT", () => this.#fs.readFileSync(lock, "utf8"));
+  }
+
+  /** What an act returns; undefined if it fails with this code. */
+  #unless<T>(code: string, act: () => T): T | undefined {
+    try {
+      return act();
+    } catch (error) {
+      if ((error as any).code !== code) throw error;
+      return undefined;
     }
   }
 

@@ -75,6 +75,18 @@ test("a stream is passed on as it comes, and handed over when it has ended", asy
   await assert.rejects(generateText({ model: wrapped, prompt: "?", maxRetries: 0 }), /chatId and userId/);
 });
 
+test("the same words long after an answer that broke off are said again", async (t) => {
+  const [memory, chat] = [client(), "web:75"];
+  const { model: inner } = model(new Error("broken"), answer("Tak."));
+  const wrapped = wrapLanguageModel({ model: inner, middleware: backscroll(memory, { chatId: chat, userId: "web:3" }) });
+  await assert.rejects(generateText({ model: wrapped, prompt: "Jest prąd?", maxRetries: 0 }));
+  const now = Date.now();
+  t.mock.method(Date, "now", () => now + 3_600_000);
+  await generateText({ model: wrapped, prompt: "Jest prąd?" });
+  t.mock.restoreAll();
+  await until(async () => (await heard(memory, chat)).length === 3, "two questions and an answer");
+});
+
 test("with memory away the model answers all the same, and soon", async () => {
   for (const options of [{ fetch: hanging }, { url: "http://127.0.0.1:1" }, { apiKey: "revoked" }]) {
     const memory = client({ patience: 1, ...options });

@@ -8,7 +8,7 @@ import { makeEventBuffer, proto } from "baileys";
 import { Client, GatewayIntentBits } from "discord.js";
 import { Bot } from "grammy";
 import { WebSocketServer } from "ws";
-import { BOILER, client, hanging, QUESTION, said, until } from "./doubles.mjs";
+import { BOILER, by, client, hanging, QUESTION, said, until } from "./doubles.mjs";
 
 /** Serves JSON; `answer` gets a path and a body. */
 async function serving(answer) {
@@ -117,7 +117,8 @@ test("Bolt: what Slack sends and signed, also the app's own words, and Slack is 
 
 test("Baileys: messages, those of the bot's own account, and deletions, as the library itself emits them", async () => {
   const quiet = { level: "silent", child: () => quiet, trace() {}, debug() {}, info() {}, warn() {}, error() {} };
-  const memory = client();
+  const sent = [];
+  const memory = client({ fetch: by((_, { body }) => void sent.push(body)) });
   const socket = { ev: makeEventBuffer(quiet) };
   baileys(memory, socket);
   const jid = "12036384@g.us";
@@ -128,7 +129,9 @@ test("Baileys: messages, those of the bot's own account, and deletions, as the l
   const revoked = message("A4", "");
   revoked.message = { protocolMessage: { type: proto.Message.ProtocolMessage.Type.REVOKE, key: { remoteJid: jid, id: "A2", participant: "491701234567@s.whatsapp.net" } } };
   socket.ev.emit("messages.upsert", { type: "notify", messages: [revoked] });
+  socket.ev.emit("creds.update", { noiseKey: { private: "the account's own" } });
   await until(async () => (await both(memory, "whatsapp:12036384@g.us")).join() === `user: ${BOILER},assistant: Am 4. Mai`, "it is deleted");
+  assert.ok(!sent.join().includes("noiseKey"));
 });
 
 test("a tee throws nothing, whatever it is given", async () => {

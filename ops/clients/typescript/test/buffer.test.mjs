@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { appendFileSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import fs, { appendFileSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { BufferUnusable, KeyRefused } from "@backscroll/client";
@@ -57,6 +57,28 @@ test("a bot never waits, and what it handed over survives its kill", async () =>
   for (let i = 0; i < 100; i++) assert.equal(await slow.add("telegram:-62", { ...person, content: `${i}` }), false);
   assert.ok(Date.now() - began < 500);
   slow.close();
+});
+
+test("of two that start at once after a kill one has the buffer, until it closes it", async () => {
+  const buffer = join(folder(), "bot.jsonl");
+  writeFileSync(`${buffer}.lock`, "999999 1");
+  let first;
+  fs.readFileSync = (path, ...more) => {
+    const words = readFileSync(path, ...more);
+    if (path !== `${buffer}.lock`) return words;
+    fs.readFileSync = readFileSync;
+    first = client({ buffer, fetch: away });
+    return words;
+  };
+  assert.throws(() => client({ buffer }), /open in process/);
+  await first.add("telegram:-67", { ...person, content: "ประตูปิดแล้ว" });
+  first.close();
+  const next = client({ buffer, fetch: away });
+  assert.equal(next.waiting, 1);
+  first.close();
+  await assert.rejects(first.add("telegram:-67", { ...person, content: "late" }), /is closed/);
+  assert.throws(() => client({ buffer }), /open in process/);
+  next.close();
 });
 
 test("only what the API refuses is set aside, alone, and can be sent again or dropped", async () => {
