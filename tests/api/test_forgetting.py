@@ -13,7 +13,7 @@ from pipeline.store.connections.database import Database
 from schemas.settings import Settings
 from tests.api.conftest import CHAT, body, problem_of, said
 from tests.conftest import TENANT
-from tests.test_pipeline import run
+from tests.harness.pipeline import run
 
 SLASHED = "matrix:!house/garden:example.org"
 IN_PATH = quote(SLASHED, safe="")

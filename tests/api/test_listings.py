@@ -9,9 +9,9 @@ from pipeline.store.connections.database import Database
 from schemas.settings import Settings
 from tests.api.conftest import CHAT, body, problem_of, said
 from tests.conftest import POLICY
+from tests.harness.contexts import do_all
 from tests.memories.test_entity_graph import tell
 from tests.memories.test_learning import Talk
-from tests.recall.test_context import do_all
 from tests.waiting import rounds
 
 

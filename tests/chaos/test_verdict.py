@@ -15,8 +15,8 @@ from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.conftest import POLICY, TENANT, Templates, message
-from tests.recall.test_context import do_all
-from tests.test_pipeline import learns, run
+from tests.harness.contexts import do_all
+from tests.harness.pipeline import learns, run
 
 # in one session of three hours' talk, and one after a long pause
 SAID = [

@@ -18,8 +18,8 @@ from schemas.errors import ProviderUnavailable
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import TENANT, Templates
+from tests.harness.contexts import CHAT, fill
 from tests.recall.rank.test_rerank import hit
-from tests.recall.test_context import CHAT, fill
 
 
 class Prefers:

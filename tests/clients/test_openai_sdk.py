@@ -18,9 +18,9 @@ from pipeline.store.connections.database import Database
 from schemas.errors import ProviderFailed, ProviderUnavailable, SettingsError
 from schemas.settings import Settings
 from tests.conftest import TENANT
+from tests.harness.pipeline import rows
 from tests.providers.chat_server import ChatServer, Reply
 from tests.providers.http_server import Answered, serving
-from tests.test_pipeline import rows
 from tests.waiting import SECONDS
 
 PROMPT = Prompt(system="Be brief.", turns=("¿Qué tal?",))

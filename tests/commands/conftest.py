@@ -33,7 +33,7 @@ from pipeline.store.connections.database import Database
 from schemas.settings import Settings
 from tests.api.conftest import served
 from tests.conftest import CHECKOUT, MIGRATED, POLICY, TENANT, Templates
-from tests.test_pipeline import learns
+from tests.harness.pipeline import learns
 from tests.waiting import ended, rounds
 from workers import broker
 

@@ -13,7 +13,7 @@ from schemas.messages import ChatIn
 from tests.commands.conftest import CHAT, SAMPLE, Run
 from tests.commands.test_import import Write, lines
 from tests.conftest import TENANT, message
-from tests.test_pipeline import rows
+from tests.harness.pipeline import rows
 
 ONE, TWO = "whatsapp:bc", "whatsapp:book club"
 EMPTY = ("messages", "chats", "conversation_sessions", "message_vectors", "suppression_list", "chat_members")

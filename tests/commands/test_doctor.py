@@ -1,6 +1,5 @@
 """The doctor finds what is wrong, says what to do, mends what is safe to mend, and finds nothing in what is well."""
 
-import json
 import time
 from contextlib import closing
 from typing import Any
@@ -27,33 +26,14 @@ from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.commands.conftest import Run, Workers
 from tests.conftest import MIGRATED, TENANT, Templates, message, refusing
-from tests.ingest.test_quarantine import as_owner
+from tests.harness.doctor import as_superuser, diagnose, found, may_mend
+from tests.harness.refusals import as_owner
 from tests.providers.chat_server import ChatServer, Reply, Request, refused
 from workers.app import make_app
 from workers.queues import ACCEPT, QUEUES, note_sweep
 
 CHAT = "test:1"
 LOGINS = [Login(setting="BACKSCROLL_DATABASE_URL"), Login(setting="BACKSCROLL_MAINTENANCE_DATABASE_URL")]
-
-
-def diagnose(run: Run, *options: str) -> dict[str, Any]:
-    """What `doctor --json` says, but for queues without a worker, as none runs here, and this machine's Redis."""
-    result = run("doctor", "--json", *options)
-    assert result.code in {0, 5, 6}, result.err
-    said: dict[str, Any] = json.loads(result.out)
-    said["findings"] = [each for each in said["findings"] if each["check"] not in {"worker", "version"}]
-    return said
-
-
-def found(run: Run, *options: str) -> dict[str, str]:
-    """Checks that found something, with how bad it is."""
-    return {each["check"]: each["severity"] for each in diagnose(run, *options)["findings"]}
-
-
-def as_superuser(postgres: EmbeddedPostgres, name: str, *statements: str) -> None:
-    with psycopg.connect(postgres.superuser_dsn(database=name), autocommit=True) as connection:
-        for statement in statements:
-            connection.execute(statement.encode())
 
 
 def as_tenant(database: Database, statement: str) -> Any:
@@ -186,12 +166,6 @@ def test_an_invalid_index_is_found_and_built_anew_by_the_owner(
     may_mend(settings, monkeypatch)
     mended = diagnose(run, "--fix")
     assert (mended["findings"], mended["mended"]) == ([], ["rebuilt the index messages_order"])
-
-
-def may_mend(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the doctor be the owner of the tables."""
-    assert settings.owner_database_url is not None
-    monkeypatch.setenv("BACKSCROLL_OWNER_DATABASE_URL", settings.owner_database_url.get_secret_value())
 
 
 def test_an_index_of_vectors_is_built_for_a_large_chat_and_dropped_where_none_is_large(

@@ -14,7 +14,7 @@ from pipeline.store.connections.database import Database
 from schemas.people import Forgotten
 from tests.commands.conftest import CHAT, SAMPLE, Run
 from tests.conftest import TENANT
-from tests.test_pipeline import rows
+from tests.harness.pipeline import rows
 
 pytestmark = pytest.mark.usefixtures("house")
 

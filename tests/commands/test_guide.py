@@ -18,12 +18,12 @@ from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.commands.conftest import CHAT, Run, Workers
-from tests.commands.test_doctor import may_mend
 from tests.commands.test_jobs import kill
 from tests.commands.test_spaces import NEW, OLD
 from tests.conftest import CHECKOUT, TENANT, message
 from tests.guide.pages import PAGES, Page
 from tests.guide.pages import page as page_named
+from tests.harness.doctor import may_mend
 from tests.operations.test_spaces import owner_of
 
 pytestmark = pytest.mark.usefixtures("house")

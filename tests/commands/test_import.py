@@ -18,10 +18,10 @@ from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.commands.conftest import Run, Workers
-from tests.commands.test_doctor import found
 from tests.conftest import CHECKOUT, TENANT, message
+from tests.harness.doctor import found
+from tests.harness.pipeline import rows
 from tests.platforms.reading import FIXTURES
-from tests.test_pipeline import rows
 
 CHAT = "whatsapp:Harbour House"
 Write = Callable[..., Path]

@@ -13,8 +13,8 @@ from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.commands.conftest import Run, Workers
 from tests.conftest import TENANT, message
-from tests.ingest.test_quarantine import as_owner, refuse
-from tests.jobs.test_runner import failing, pass_time
+from tests.harness.jobs import failing, pass_time
+from tests.harness.refusals import as_owner, refuse
 from tests.waiting import rounds
 
 CHAT = "test:1"

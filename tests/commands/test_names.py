@@ -14,7 +14,7 @@ from pipeline.platforms.whatsapp import export as whatsapp
 from pipeline.store.connections.database import Database
 from tests.commands.conftest import Run
 from tests.conftest import TENANT
-from tests.test_pipeline import rows
+from tests.harness.pipeline import rows
 
 ONE, TWO = "whatsapp:Семья", "whatsapp:工作群"
 

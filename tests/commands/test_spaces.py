@@ -7,8 +7,8 @@ from pipeline.operations import spaces as operations
 from pipeline.store.connections.database import Database
 from schemas.settings import Settings
 from tests.commands.conftest import CHAT, Run, Workers
-from tests.commands.test_doctor import may_mend
 from tests.conftest import TENANT
+from tests.harness.doctor import may_mend
 from tests.operations.test_spaces import owner_of
 
 pytestmark = pytest.mark.usefixtures("house")

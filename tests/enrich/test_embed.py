@@ -24,8 +24,8 @@ from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace, Vector
 from tests.clients.embedding_server import embedding_server
 from tests.conftest import POLICY, SESSION_POLICY, TENANT, message
-from tests.ingest.test_quarantine import as_owner
-from tests.test_pipeline import CHAT, place, rows
+from tests.harness.pipeline import CHAT, place, rows
+from tests.harness.refusals import as_owner
 
 POISON = "aconite"
 

@@ -18,9 +18,9 @@ from schemas.sessions import Message
 from tests.conftest import TENANT
 from tests.enrich.test_fact_prompts import GOOD, KNOWN, PEOPLE
 from tests.enrich.test_prompts import message
+from tests.harness.pipeline import CHAT, rows
 from tests.llm.chat_models import Reply, ScriptedModel
 from tests.llm.conftest import Claiming, claiming  # noqa: F401 -- a fixture
-from tests.test_pipeline import CHAT, rows
 
 SAID = (
     ("Ann", "user", "hey, guess who finally lives in Porto"),

@@ -19,8 +19,8 @@ from pipeline.store.connections.database import Database
 from schemas.backfills import BackfillRequest
 from schemas.messages import ChatIn
 from tests.conftest import SESSION_POLICY, TENANT, message
+from tests.harness.pipeline import CHAT, place, rows
 from tests.providers.chat_server import ChatServer, Reply, Request, well
-from tests.test_pipeline import CHAT, place, rows
 
 MODEL = "small-1"
 # a job that would be claimed at once is tried once in a test

@@ -25,8 +25,8 @@ from schemas.payloads import ContextQuery
 from schemas.sessions import Summary
 from schemas.settings import Settings
 from tests.conftest import EPOCH, SESSION_POLICY, TENANT, Templates, message
+from tests.harness.pipeline import place, rows, run
 from tests.llm.chat_models import ScriptedModel, retold, summarizing
-from tests.test_pipeline import place, rows, run
 
 CHAT = ChatIn(chat_id="test:1", title="One", time_zone="Europe/Lisbon")
 DAY = 24 * 60

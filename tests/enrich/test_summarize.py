@@ -17,7 +17,7 @@ from pipeline.jobs.runner import Policy
 from pipeline.store.connections.database import Database
 from schemas.sessions import Message, Summary
 from tests.conftest import POLICY, SESSION_POLICY, TENANT, message
-from tests.test_pipeline import CHAT, place, rows, run, summarizer
+from tests.harness.pipeline import CHAT, place, rows, run, summarizer
 
 ROLLING = 4
 

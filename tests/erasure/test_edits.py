@@ -15,8 +15,8 @@ from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from tests.conftest import EPOCH, POLICY, SESSION_POLICY, TENANT, message
 from tests.enrich.test_embed import Meanwhile
-from tests.ingest.test_sessions_stored import expected, stored
-from tests.test_pipeline import CHAT, embed_all, learns, place, rows, run, summarizer
+from tests.harness.pipeline import CHAT, embed_all, learns, place, rows, run, summarizer
+from tests.harness.sessions import expected, stored
 
 
 def at(minute: float) -> datetime:

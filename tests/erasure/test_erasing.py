@@ -20,7 +20,7 @@ from schemas.messages import ChatIn
 from schemas.people import Subject
 from schemas.settings import Settings
 from tests.conftest import SESSION_POLICY, TENANT, message
-from tests.test_pipeline import CHAT, place, rows, run
+from tests.harness.pipeline import CHAT, place, rows, run
 from tests.waiting import SECONDS, until
 
 OTHER = ChatIn(chat_id="test:other")

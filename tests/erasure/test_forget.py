@@ -20,9 +20,9 @@ from schemas.messages import ChatIn, MessageIn
 from schemas.people import Receipt, Subject
 from tests.conftest import MIGRATED, SESSION_POLICY, TENANT, Templates, message
 from tests.erasure.test_edits import at
+from tests.harness.pipeline import embed_all, learns, place, rows, run
 from tests.llm.chat_models import ScriptedModel, retold, summarizing
 from tests.tables import OF_TENANTS, TABLES
-from tests.test_pipeline import embed_all, learns, place, rows, run
 
 GROUP = ChatIn(chat_id="test:group", title="Group")
 DIRECT = ChatIn(chat_id="test:direct", kind="direct", title="Zora")

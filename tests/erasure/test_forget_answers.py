@@ -17,7 +17,7 @@ from schemas.people import Subject
 from schemas.settings import Settings
 from tests.conftest import SESSION_POLICY, TENANT, Templates, message
 from tests.erasure.test_forget import everywhere, forgotten, work
-from tests.test_pipeline import embed_all, rows
+from tests.harness.pipeline import embed_all, rows
 
 GROUP = ChatIn(chat_id="test:group")
 ZORA, ANN = "test:zora", "test:ann"

@@ -13,7 +13,7 @@ from schemas.people import Subject
 from schemas.settings import Settings
 from tests.conftest import SESSION_POLICY, TENANT, message
 from tests.erasure.test_forget import everywhere, finish, forgotten, work
-from tests.test_pipeline import rows
+from tests.harness.pipeline import rows
 
 GROUP, DIRECT = ChatIn(chat_id="test:group"), ChatIn(chat_id="test:direct", kind="direct")
 OTHER = ChatIn(chat_id="test:other")

@@ -10,7 +10,7 @@ from pipeline.erasure import forget
 from pipeline.store.connections.database import Database
 from tests.api.conftest import client, serve, standing_client
 from tests.conftest import SESSION_POLICY, TENANT
-from tests.test_pipeline import run
+from tests.harness.pipeline import run
 
 __all__ = ["client", "serve", "standing_client"]
 

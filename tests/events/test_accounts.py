@@ -12,7 +12,7 @@ from pipeline.store.connections.database import Database
 from schemas.people import Subject
 from tests.conftest import SESSION_POLICY, TENANT
 from tests.events.test_numbers import AT, work
-from tests.test_pipeline import run
+from tests.harness.pipeline import run
 
 CLINIC, SHOP, PERSON = "111", "222", "351911000"
 SECRET, OTHER = "O exame deu positivo.", "¿Sigue en venta la bici?"

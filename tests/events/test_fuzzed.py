@@ -15,8 +15,8 @@ from pipeline.erasure import forget
 from pipeline.store.connections.database import Database
 from tests.conftest import SESSION_POLICY, TENANT
 from tests.events.conftest import PAYLOADS, cases
-from tests.ingest.test_sessions_stored import place_all
-from tests.test_pipeline import run
+from tests.harness.pipeline import run
+from tests.harness.sessions import place_all
 
 EVENTS = int(os.environ.get("FUZZED_EVENTS", "240"))
 """Sent in all; `FUZZED_EVENTS=10000` takes some minutes."""

@@ -18,8 +18,8 @@ from tests.api.conftest import problem_of
 from tests.conftest import TENANT
 from tests.events.conftest import cases
 from tests.events.test_refusals import telegram
-from tests.events.test_sources import SECRETS, add, send, signed
-from tests.test_pipeline import rows
+from tests.harness.pipeline import rows
+from tests.harness.sources import SECRETS, add, send, signed
 
 LONG = "Кто выключил котёл? 谁关了锅炉？ 👩\u200d🚒 من أطفأ السخان؟ " * 1000 + "الآن"
 STORED = "SELECT external_id, content, metadata FROM messages ORDER BY external_id"

@@ -17,8 +17,8 @@ from schemas.digests import DailyDigestIn
 from schemas.people import Subject
 from schemas.settings import Settings
 from tests.conftest import SESSION_POLICY, TENANT
-from tests.ingest.test_sessions_stored import place_all
-from tests.test_pipeline import run
+from tests.harness.pipeline import run
+from tests.harness.sessions import place_all
 
 AT = 1_790_000_000
 OLD, NEW = "351911000", "351922000"

@@ -11,7 +11,7 @@ from pipeline.people import identities
 from pipeline.store.connections.database import Database
 from schemas.people import Subject
 from tests.conftest import SESSION_POLICY, TENANT
-from tests.test_pipeline import run
+from tests.harness.pipeline import run
 
 NUMBER, HIDDEN, LID = "351911000", "PT.7261", "88217@lid"
 

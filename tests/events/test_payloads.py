@@ -15,7 +15,7 @@ from pipeline.store.connections.database import Database
 from schemas.settings import Settings
 from tests.conftest import SESSION_POLICY, TENANT
 from tests.events.conftest import COUNTS, PAYLOADS, cases, require
-from tests.test_pipeline import run
+from tests.harness.pipeline import run
 
 PLATFORMS = sorted(path.stem for path in PAYLOADS.glob("*.json"))
 Kept = dict[str, list[list[Any]]]

@@ -15,7 +15,7 @@ from pipeline.store.connections.database import Database
 from pipeline.store.operations.counters import totals
 from schemas.people import Subject
 from tests.conftest import SESSION_POLICY, TENANT
-from tests.test_pipeline import run
+from tests.harness.pipeline import run
 
 AT = 1_796_000_000
 SAID, BETTER, FORGED = "Die Miete ist 500 €.", "Die Miete ist 510 €.", "Аренда теперь 900 €."

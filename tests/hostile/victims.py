@@ -46,9 +46,9 @@ from schemas.payloads import ContextQuery
 from schemas.people import Subject
 from schemas.settings import Settings
 from tests.conftest import EPOCH, message
+from tests.harness.pipeline import learns, place, run
 from tests.llm.chat_models import ScriptedModel, asking, retold, summarizing
 from tests.tables import OF_TENANTS, TABLES
-from tests.test_pipeline import learns, place, run
 
 VICTIM, MALLORY = "victim", "mallory"
 # Stands in every text of the victim's; ids do not hold it: who attacks knows them.

@@ -15,7 +15,7 @@ from pipeline.store.connections.database import Database
 from pipeline.text.fencing import CLOSE, OPEN
 from schemas.messages import ChatIn
 from tests.conftest import SESSION_POLICY, TENANT, message
-from tests.test_pipeline import rows
+from tests.harness.pipeline import rows
 from tests.waiting import ended, until
 
 CHAT = ChatIn(chat_id="test:house")

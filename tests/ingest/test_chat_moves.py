@@ -27,9 +27,9 @@ from schemas.sessions import key_of
 from schemas.settings import Settings
 from tests.conftest import HELLO, SESSION_POLICY, TENANT, message
 from tests.erasure.test_edits import work
-from tests.ingest.test_sessions_stored import expected, place_all, stored
+from tests.harness.pipeline import rows, run
+from tests.harness.sessions import expected, place_all, stored
 from tests.llm.chat_models import ScriptedModel, asking
-from tests.test_pipeline import rows, run
 from tests.waiting import rounds
 
 OLD, NEW = ChatIn(chat_id="test:1", title="The house"), ChatIn(chat_id="test:2")

@@ -18,7 +18,7 @@ from pipeline.store.search import keyword_search
 from pipeline.text.accents import without_accents
 from schemas.messages import ChatIn
 from tests.conftest import SESSION_POLICY, TENANT, message
-from tests.test_pipeline import place, rows, run, summarizer
+from tests.harness.pipeline import place, rows, run, summarizer
 
 CHAT = "test:1"
 GERMAN = (

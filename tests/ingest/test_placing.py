@@ -15,7 +15,7 @@ from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.conftest import POLICY, SESSION_POLICY, TENANT, message
-from tests.test_pipeline import embed_all, place, rows
+from tests.harness.pipeline import embed_all, place, rows
 
 CHAT = ChatIn(chat_id="test:1")
 

@@ -1,6 +1,6 @@
 """One message that cannot be placed never stops its chat, and a fault that is not a message's blames none."""
 
-from sqlalchemy import create_engine, text
+from sqlalchemy import text
 
 from pipeline.ingest import accept, place
 from pipeline.jobs import runner
@@ -9,32 +9,12 @@ from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.conftest import POLICY, SESSION_POLICY, TENANT, message
-from tests.ingest.test_sessions_stored import expected, stored
-from tests.jobs.test_runner import pass_time, row
+from tests.harness.jobs import pass_time, row
+from tests.harness.refusals import refuse
+from tests.harness.sessions import expected, stored
 from tests.waiting import rounds
 
 CHAT = ChatIn(chat_id="test:1")
-REFUSE = """
-    CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
-    BEGIN
-        IF {condition} THEN RAISE EXCEPTION 'no session may be made of this'; END IF;
-        RETURN NEW;
-    END $$;
-    CREATE TRIGGER refuse BEFORE INSERT OR UPDATE ON conversation_sessions FOR EACH ROW EXECUTE FUNCTION refuse();
-"""
-
-
-def as_owner(settings: Settings, statement: str) -> None:
-    url = settings.owner_database_url.get_secret_value().replace("postgresql://", "postgresql+psycopg://")
-    engine = create_engine(url)
-    with engine.begin() as connection:
-        connection.exec_driver_sql(statement)
-    engine.dispose()
-
-
-def refuse(settings: Settings, condition: str = "'Mallory' = ANY(NEW.participants)") -> None:
-    """Let Postgres refuse the sessions that fulfil a condition."""
-    as_owner(settings, REFUSE.format(condition=condition))
 
 
 def turn(database: Database) -> runner.Outcome:

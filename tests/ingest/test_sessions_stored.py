@@ -1,6 +1,5 @@
 """Whatever order messages come in, the stored sessions are those of the pure function."""
 
-from collections.abc import Sequence
 from datetime import timedelta
 
 from hypothesis import HealthCheck, given
@@ -9,42 +8,14 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 from structlog.testing import capture_logs
 
-from pipeline.ingest import accept, place, sessionize
+from pipeline.ingest import accept
 from pipeline.store.connections.database import Database
-from pipeline.text import tokens
 from schemas.messages import ChatIn, MessageIn
-from schemas.sessions import key_of
-from tests.conftest import EPOCH, SESSION_POLICY, TENANT, message
-from tests.test_pipeline import rows, run
+from tests.conftest import EPOCH, TENANT, message
+from tests.harness.pipeline import rows
+from tests.harness.sessions import expected, place_all, stored
 
 CHAT = ChatIn(chat_id="test:1")
-
-
-def place_all(database: Database) -> None:
-    run(database, "ingest", place.placer(database, SESSION_POLICY))
-
-
-def stored(database: Database, chat_id: str = "test:1") -> list[tuple[object, ...]]:
-    return rows(
-        database,
-        f"""SELECT session_key, started_at, ended_at, message_count, token_count, participants, status
-        FROM conversation_sessions WHERE chat_id = '{chat_id}' AND status <> 'merged'
-        ORDER BY session_key COLLATE "C", started_at""",
-    )
-
-
-def expected(messages: Sequence[MessageIn]) -> list[tuple[object, ...]]:
-    """What the pure function says of the unique messages."""
-    found: list[tuple[object, ...]] = []
-    for key in sorted({key_of(m.session_key, m.thread) for m in messages}):
-        mine = {m.external_id: m for m in messages if key_of(m.session_key, m.thread) == key}.values()
-        closes = sorted({m.sent_at for m in mine if m.closes_session and m.session_key})
-        for part in sessionize.split((m.sent_at for m in mine), SESSION_POLICY.gap_of(key), closes):
-            inside = [m for m in mine if part.started_at <= m.sent_at <= part.ended_at]
-            speakers = sorted({m.sender_name for m in inside})
-            size = sum(tokens.estimate(m.content) for m in inside)
-            found.append((key, part.started_at, part.ended_at, part.count, size, speakers, "closed"))
-    return found
 
 
 @st.composite

@@ -13,8 +13,8 @@ from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
 from tests.conftest import SESSION_POLICY, TENANT, message
 from tests.erasure.test_edits import work
+from tests.harness.pipeline import rows
 from tests.recall import asking
-from tests.test_pipeline import rows
 
 CHAT = ChatIn(chat_id="test:1")
 

@@ -18,7 +18,7 @@ from pipeline.store.connections.database import Database
 from schemas.messages import MAX_CONTENT_BYTES, MAX_NAME_CHARS, ChatIn, MessageIn
 from schemas.settings import Settings
 from tests.conftest import EPOCH, POLICY, SESSION_POLICY, TENANT, message
-from tests.test_pipeline import place, rows
+from tests.harness.pipeline import place, rows
 
 CHAT, SILENT = ChatIn(chat_id="test:1"), ChatIn(chat_id="test:2", memory=False)
 EVERYTHING = replace(SESSION_POLICY, facts=True)

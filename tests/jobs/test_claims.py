@@ -20,7 +20,7 @@ from pipeline.store.jobs.jobs import Claim
 from schemas.errors import LeaseLost
 from schemas.messages import ChatIn
 from tests.conftest import TENANT, message
-from tests.jobs.test_runner import done, failing, owe, pass_time, row, rows
+from tests.harness.jobs import done, failing, owe, pass_time, row, rows
 
 FILL = """
     INSERT INTO jobs (tenant_id, kind, key, lane, priority, due_at)

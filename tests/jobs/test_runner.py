@@ -15,44 +15,9 @@ from pipeline.store.jobs.jobs import Claim
 from schemas.errors import BudgetSpent, DatabaseUnavailable, LeaseLost, ProviderUnavailable
 from schemas.sessions import Summary
 from tests.conftest import TENANT
+from tests.harness.jobs import done, failing, owe, pass_time, row, rows
 
 POLICY = Policy(batch=10, lease_seconds=60, max_attempts=3)
-
-
-def owe(database: Database, *keys: str, tenant: str = TENANT, kind: str = "embed") -> None:
-    with database.tenant(tenant) as connection:
-        connection.execute(
-            text("INSERT INTO tenants (tenant_id) VALUES (:t) ON CONFLICT DO NOTHING"), {"t": tenant}
-        )
-        jobs.enqueue(connection, tenant, kind, keys)
-
-
-def rows(database: Database, key: str, tenant: str = TENANT) -> list[dict[str, object]]:
-    with database.tenant(tenant) as connection:
-        found = connection.execute(
-            text("SELECT *, due_at <= now() AS due FROM jobs WHERE key = :key"), {"key": key}
-        )
-        return [dict(each._mapping) for each in found]
-
-
-def row(database: Database, key: str, tenant: str = TENANT) -> dict[str, object]:
-    (found,) = rows(database, key, tenant)
-    return found
-
-
-def pass_time(database: Database) -> None:
-    """Let every lease and every delay run out."""
-    with database.maintenance() as connection:
-        connection.execute(text("UPDATE jobs SET due_at = now() - interval '1 s' WHERE due_at IS NOT NULL"))
-
-
-def done(database: Database) -> runner.Handler:
-    def handle(tenant: str, claims: Sequence[Claim]) -> Set[str]:
-        with database.tenant(tenant) as connection:
-            jobs.finish(connection, claims)
-        return set()
-
-    return handle
 
 
 def test_what_is_wanted_anew_while_it_is_done_is_looked_for_at_once(database: Database) -> None:
@@ -70,13 +35,6 @@ def test_what_is_wanted_anew_while_it_is_done_is_looked_for_at_once(database: Da
     assert runner.run(database, "embed", handle, POLICY).more
     assert not runner.run(database, "embed", handle, POLICY).more
     assert rows(database, "привет") == []
-
-
-def failing(error: BaseException) -> runner.Handler:
-    def handle(_tenant: str, _claims: Sequence[Claim]) -> Set[str]:
-        raise error
-
-    return handle
 
 
 def test_what_changes_while_it_is_done_loses_no_attempt(database: Database) -> None:

@@ -22,8 +22,8 @@ from schemas.kinds import NEEDS
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.conftest import SESSION_POLICY, TENANT, message
+from tests.harness.pipeline import place, rows
 from tests.providers.chat_server import ChatServer
-from tests.test_pipeline import place, rows
 from workers.resources import Resources
 
 MEMORY = ChatIn(chat_id="test:чат", title="Дом")

@@ -13,7 +13,7 @@ from pipeline.store.jobs import claims
 from pipeline.store.jobs.jobs import Claim
 from schemas.messages import ChatIn
 from tests.conftest import TENANT, message
-from tests.test_pipeline import place
+from tests.harness.pipeline import place
 
 CHAT = "test:boiler"
 Claiming = Callable[[], Claim]

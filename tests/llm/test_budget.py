@@ -13,9 +13,9 @@ from pipeline.store.connections.database import Database
 from schemas.errors import BudgetSpent, ProviderRejected, SettingsError
 from schemas.settings import Settings
 from tests.conftest import TENANT
+from tests.harness.pipeline import rows
 from tests.llm.chat_models import ScriptedModel, asking
 from tests.llm.conftest import CHAT
-from tests.test_pipeline import rows
 
 
 def ask(gateway: Gateway, prompt: str = "", tenant: str = TENANT) -> Completion:

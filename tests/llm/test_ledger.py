@@ -11,9 +11,9 @@ from pipeline.store.connections.database import Database
 from schemas.errors import LeaseLost, ProviderFailed, ProviderRejected, ProviderUnavailable
 from schemas.people import Subject
 from tests.conftest import SESSION_POLICY, TENANT
+from tests.harness.pipeline import rows, run
 from tests.llm.chat_models import ANSWER, ScriptedModel, asking
 from tests.llm.conftest import CHAT, Claiming
-from tests.test_pipeline import rows, run
 
 LEDGER = (
     "SELECT purpose, model, provider, outcome, input_tokens, output_tokens, cost FROM llm_calls ORDER BY id"

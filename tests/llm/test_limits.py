@@ -18,9 +18,9 @@ from pipeline.store.llm_calls import Provider
 from schemas.errors import ProviderUnavailable
 from schemas.settings import Settings
 from tests.conftest import TENANT
+from tests.harness.pipeline import rows
 from tests.llm.chat_models import ANSWER, ScriptedModel, asking
 from tests.llm.conftest import CHAT, at
-from tests.test_pipeline import rows
 
 CALL = ModelCall(tenant_id=TENANT, chat_id=CHAT, purpose="hyde")
 DOWN = ProviderUnavailable("no answer")

@@ -23,8 +23,8 @@ from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.api.conftest import served
 from tests.conftest import CHECKOUT, POLICY, TENANT, copied, message, settings_of
+from tests.harness.pipeline import place
 from tests.ops.running import clean_environment
-from tests.test_pipeline import place
 
 HOUSE, OFFICE = "test:house", "test:office"
 SAID = [

@@ -18,8 +18,8 @@ from schemas.evidence import EvidenceLevel, in_words
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.conftest import POLICY, TENANT, message
+from tests.harness.pipeline import place
 from tests.mcp.conftest import over_http, talk, text_of, url_of
-from tests.test_pipeline import place
 from workers.mcp import tools
 from workers.mcp.tools import TOOLS, as_text, picked, schema_of
 

@@ -13,7 +13,7 @@ from pipeline.store.connections.database import Database
 from pipeline.store.jobs import jobs
 from schemas.facts import RULES
 from tests.conftest import TENANT
-from tests.test_pipeline import embed_all
+from tests.harness.pipeline import embed_all
 
 _INSERT = """
     INSERT INTO memories (tenant_id, id, content_hash, {names}) VALUES (:tenant, :id, :hash, {values})

@@ -16,7 +16,7 @@ from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
-from tests.test_pipeline import embed_all, rows
+from tests.harness.pipeline import embed_all, rows
 
 EMBEDDER = DeterministicEmbedder()
 

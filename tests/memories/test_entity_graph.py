@@ -14,9 +14,9 @@ from schemas.memories import MemoryCorrection
 from schemas.messages import ChatIn
 from schemas.people import Subject
 from tests.conftest import TENANT, Templates
+from tests.harness.pipeline import rows, run
 from tests.memories.test_learning import DIRECT, GROUP, Talk
 from tests.memories.told import ToldModel, fact
-from tests.test_pipeline import rows, run
 
 PARTNER = "Ann and Lena are a couple. | Ann | partner | lena"
 HOME = "Lena wohnt in Köln. | Lena | home | köln"

@@ -22,8 +22,8 @@ from schemas.messages import ChatIn
 from schemas.people import Subject
 from schemas.sessions import Message
 from tests.conftest import POLICY, SESSION_POLICY, TENANT, message
+from tests.harness.pipeline import embed_all, place, rows, run
 from tests.memories.told import fact
-from tests.test_pipeline import embed_all, place, rows, run
 
 GROUP = ChatIn(chat_id="test:group", title="Group")
 DIRECT = ChatIn(chat_id="test:direct", title="Direct", kind="direct")

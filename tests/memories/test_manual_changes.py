@@ -20,8 +20,8 @@ from schemas.errors import Conflict, InvalidInput, NotFound
 from schemas.memories import MemoryCorrection, MemoryEdit, MemoryIn, MemoryPromotion
 from schemas.messages import ChatIn
 from tests.conftest import POLICY, TENANT, message
+from tests.harness.pipeline import place, rows
 from tests.memories.learned import change, evidence
-from tests.test_pipeline import place, rows
 
 HOUSE, ALONE = ChatIn(chat_id="test:house"), ChatIn(chat_id="test:alone", kind="direct")
 ANN = "test:ann"

@@ -32,9 +32,9 @@ from tests.api.conftest import away
 from tests.conftest import TENANT, copied, message, refusing, settings_of
 from tests.deployment.test_compose import METRIC, expressions, labels_named
 from tests.guide.pages import page
+from tests.harness.pipeline import place, run
 from tests.llm.chat_models import ScriptedModel, asking
 from tests.metrics.conftest import Shown, read, serving
-from tests.test_pipeline import place, run
 from tests.waiting import until
 from workers.metrics.families import Totals
 

@@ -31,7 +31,7 @@ from schemas.messages import ChatIn
 from schemas.people import Subject
 from schemas.settings import Settings
 from tests.conftest import POLICY, SESSION_POLICY, TENANT, message
-from tests.test_pipeline import place, run
+from tests.harness.pipeline import place, run
 
 CHAT = ChatIn(chat_id="test:daily", title="Верфь", time_zone="Europe/Lisbon", language="russian")
 HERE = "127.0.0.1"

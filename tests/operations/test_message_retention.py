@@ -18,7 +18,7 @@ from schemas.backfills import BackfillRequest
 from schemas.messages import MessageIn
 from schemas.settings import Settings
 from tests.conftest import POLICY, SESSION_POLICY, TENANT, message
-from tests.test_pipeline import CHAT, learns, place, rows, run, summarizer
+from tests.harness.pipeline import CHAT, learns, place, rows, run, summarizer
 
 SETTLE = timedelta(minutes=10)
 STATES = "SELECT status, failure_reason, summary_text IS NOT NULL FROM conversation_sessions ORDER BY id"

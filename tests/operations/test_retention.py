@@ -23,7 +23,7 @@ from schemas.messages import ChatIn
 from schemas.people import Subject
 from schemas.settings import Settings
 from tests.conftest import SESSION_POLICY, TENANT, message
-from tests.test_pipeline import CHAT, place, rows, run
+from tests.harness.pipeline import CHAT, place, rows, run
 from tests.waiting import rounds
 
 OLD, OLDER = ChatIn(chat_id="test:b"), ChatIn(chat_id="test:a")

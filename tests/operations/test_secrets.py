@@ -12,9 +12,9 @@ from schemas import masking
 from schemas.settings import Settings
 from tests.commands.conftest import Run, Workers, run, whatsapp  # noqa: F401
 from tests.conftest import SESSION_POLICY, TENANT
+from tests.harness.pipeline import rows
 from tests.schemas import credentials
 from tests.tables import OF_TENANTS
-from tests.test_pipeline import rows
 from workers.logging import configure_logging
 
 CHAT = "test:house"

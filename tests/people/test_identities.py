@@ -23,7 +23,7 @@ from schemas.payloads import ContextQuery
 from schemas.people import Subject
 from schemas.settings import Settings
 from tests.conftest import SESSION_POLICY, message
-from tests.test_pipeline import run
+from tests.harness.pipeline import run
 from tests.waiting import SECONDS, rounds
 
 PHONE, WORK = ChatIn(chat_id="telegram:1", kind="direct"), ChatIn(chat_id="slack:1", kind="direct")

@@ -20,7 +20,7 @@ from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import message
-from tests.test_pipeline import embed_all, place
+from tests.harness.pipeline import embed_all, place
 
 TENANT = "default"
 DEFAULTS = Settings(_env_file=None)

@@ -16,7 +16,7 @@ from alembic.config import Config
 from ops.local.embedded.postgres import EmbeddedPostgres
 from schemas.messages import MessageIn
 from tests.conftest import NEXT, alembic_config, next_release
-from tests.ingest.test_sessions_stored import expected, stored
+from tests.harness.sessions import expected, stored
 from tests.ops.running import backscroll
 from tests.processes.conftest import SECONDS, Deployment, clock, deployed, door, talk
 from tests.waiting import ended, rounds, until

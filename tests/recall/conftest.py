@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.store.connections.database import Database
 from tests.conftest import MIGRATED, Templates
-from tests.recall.test_context import fill
+from tests.harness.contexts import fill
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from schemas.payloads import parse_payload
 from schemas.people import Subject
 from schemas.settings import Settings
 from tests.conftest import EPOCH, TENANT, message
-from tests.test_pipeline import place, run, summarizer
+from tests.harness.pipeline import place, run, summarizer
 
 HOUR, DAY = 60, 24 * 60
 SETTINGS = Settings(_env_file=None)

@@ -15,8 +15,8 @@ from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import TENANT, Templates, message
+from tests.harness.pipeline import embed_all, place
 from tests.recall.asking import ask
-from tests.test_pipeline import embed_all, place
 
 CHAT = "test:market"
 QUESTION = "where does the xylophone stand?"

@@ -14,9 +14,9 @@ from schemas.context import Context
 from schemas.errors import ProviderFailed, ProviderUnavailable
 from schemas.settings import Settings
 from tests.conftest import Templates
+from tests.harness.contexts import CHAT, fill
 from tests.llm.chat_models import ScriptedModel
 from tests.recall import asking
-from tests.recall.test_context import CHAT, fill
 
 QUESTION = "Was kostet der Ausflug?"
 ANSWER = "It is so much for half a day, up to 8 people."

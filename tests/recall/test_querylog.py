@@ -19,9 +19,9 @@ from schemas.messages import ChatIn
 from schemas.people import Subject
 from schemas.settings import Settings
 from tests.conftest import SESSION_POLICY, TENANT, Templates, message
-from tests.ingest.test_quarantine import as_owner
+from tests.harness.pipeline import embed_all, place, rows, run, summarizer
+from tests.harness.refusals import as_owner
 from tests.recall import asking
-from tests.test_pipeline import embed_all, place, rows, run, summarizer
 
 CHAT = ChatIn(chat_id="test:house")
 ANN = "test:ann"

@@ -18,7 +18,7 @@ from schemas.payloads import ContextQuery, parse_payload
 from schemas.search import MoreQuery, SearchQuery, SearchResult
 from schemas.settings import Settings
 from tests.conftest import EPOCH, TENANT, copied, message, settings_of
-from tests.recall.test_context import CHAT, DAY, do_all, house
+from tests.harness.contexts import CHAT, DAY, do_all, house
 from tests.waiting import rounds
 
 OTHER = ChatIn(chat_id="test:elsewhere")

@@ -9,7 +9,7 @@ from pipeline.store.connections.database import Database
 from pipeline.store.operations import checks
 from schemas.settings import Settings
 from tests.commands.conftest import Run, run  # noqa: F401 - a fixture
-from tests.commands.test_doctor import as_superuser, may_mend
+from tests.harness.doctor import as_superuser, may_mend
 
 REPAIR = "run `backscroll dev schema`, or, where an old migration was edited, undo that and write a new one"
 

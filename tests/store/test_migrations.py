@@ -17,8 +17,8 @@ from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.conftest import CHECKOUT, NEXT, TENANT, alembic_config, message, next_release
+from tests.harness.pipeline import place, rows, run, summarizer
 from tests.store.released import FOLDER, VERSIONS, answers, known, load
-from tests.test_pipeline import place, rows, run, summarizer
 
 # Migrations that write a whole table anew and keep everybody waiting for it, with the reason why they may.
 REWRITES: dict[str, str] = {}

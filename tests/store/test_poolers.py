@@ -29,8 +29,8 @@ from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.api.conftest import body, said, served
 from tests.commands.conftest import Run, run  # noqa: F401 - a fixture
-from tests.commands.test_doctor import found
 from tests.conftest import TENANT, message
+from tests.harness.doctor import found
 from tests.waiting import until
 
 PGBOUNCER = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")

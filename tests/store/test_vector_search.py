@@ -15,7 +15,7 @@ from pipeline.store.search.vector_search import VectorHits
 from schemas.settings import Settings
 from schemas.vectors import Vector
 from tests.conftest import TENANT
-from tests.ingest.test_quarantine import as_owner
+from tests.harness.refusals import as_owner
 from tests.store.test_keyword_search import write
 from tests.store.test_migrations import owner_url
 

@@ -14,8 +14,8 @@ from schemas.payloads import ContextQuery
 from schemas.people import Subject
 from schemas.settings import Settings
 from tests.conftest import SESSION_POLICY, TENANT, message
-from tests.recall.test_context import CHAT, do_all
-from tests.test_pipeline import run
+from tests.harness.contexts import CHAT, do_all
+from tests.harness.pipeline import run
 
 OURS = ("schemas", "pipeline", "workers", "ops")
 

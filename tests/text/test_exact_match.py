@@ -16,8 +16,8 @@ from pipeline.text.exact_match import Verbatim
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
+from tests.harness.pipeline import place
 from tests.recall.asking import ask
-from tests.test_pipeline import place
 
 NOW = datetime(2026, 4, 15, tzinfo=UTC)
 CHAT = ChatIn(chat_id="test:desk", kind="group", title="Support")

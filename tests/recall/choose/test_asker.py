@@ -19,9 +19,9 @@ from schemas.memories import MemoryIn
 from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
+from tests.harness.pipeline import place
 from tests.memories.learned import embedded
 from tests.recall import asking
-from tests.test_pipeline import place
 
 ZONE = ZoneInfo("Asia/Tokyo")
 CHAT = ChatIn(chat_id="test:trip", title="The trip", time_zone="Asia/Tokyo")

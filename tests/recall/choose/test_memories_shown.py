@@ -14,10 +14,10 @@ from schemas.memories import MemoryIn
 from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
 from tests.conftest import TENANT
+from tests.harness.pipeline import place
 from tests.memories.learned import change, day, embedded, learned
 from tests.recall import asking
 from tests.recall.found import lines as lines_of
-from tests.test_pipeline import place
 
 HOUSE = ChatIn(chat_id="test:house", title="Harbour House", time_zone="Europe/Lisbon")
 BOAT = ChatIn(chat_id="test:boat", title="The boat", time_zone="Europe/Lisbon")

@@ -8,9 +8,9 @@ from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
+from tests.harness.contexts import DAY, do_all
 from tests.recall import asking
 from tests.recall.found import lines
-from tests.recall.test_context import DAY, do_all
 
 CHAT = ChatIn(chat_id="test:talk", language="english")
 TRAINS = {"id": "1", "type": "function", "function": {"name": "find_trains", "arguments": '{"to": "京都"}'}}

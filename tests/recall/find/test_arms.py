@@ -12,9 +12,9 @@ from schemas.context import Context, Hit
 from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
 from tests.conftest import EPOCH, TENANT, Templates, message
+from tests.harness.contexts import DAY
+from tests.harness.pipeline import place, run, summarizer
 from tests.recall import asking
-from tests.recall.test_context import DAY
-from tests.test_pipeline import place, run, summarizer
 
 CHAT = ChatIn(chat_id="test:port", title="The port", time_zone="UTC", language="english")
 DAYS, A_DAY, QUIET = 101, 6, 40

@@ -14,7 +14,7 @@ from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from schemas.vectors import Vector
 from tests.conftest import TENANT
-from tests.recall.test_context import CHAT
+from tests.harness.contexts import CHAT
 
 EVENT = "What did Ann say between the boiler and the boat trip?"
 

@@ -22,10 +22,10 @@ from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery, parse_payload
 from schemas.settings import Settings
 from tests.conftest import SESSION_POLICY, TENANT, message
+from tests.harness.contexts import CHAT, DAY, do_all
+from tests.harness.pipeline import rows
 from tests.recall import asking
 from tests.recall.found import lines
-from tests.recall.test_context import CHAT, DAY, do_all
-from tests.test_pipeline import rows
 
 ENGLISH = wording_of("english")
 

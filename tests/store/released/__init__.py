@@ -30,7 +30,7 @@ from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import POLICY, TENANT, message
-from tests.test_pipeline import place, run, summarizer
+from tests.harness.pipeline import place, run, summarizer
 
 FOLDER = Path(__file__).parent
 VERSIONS = sorted({FIRST, *(path.stem for path in FOLDER.glob("*.json"))})

@@ -1,0 +1,1 @@
+"""What stories of several rooms share."""
