@@ -265,12 +265,15 @@ def rules() -> list[dict[str, Any]]:
 
 
 def expressions() -> Iterator[tuple[str, str]]:
-    """Each expression of the rules and the dashboard, with the text that shows its labels."""
+    """Each expression of the rules, the dashboard and the scaling, with the text that shows its labels."""
     for rule in rules():
         yield rule["expr"], rule["annotations"]["summary"]
     for panel in json.loads((FOLDER / "grafana" / "backscroll.json").read_text())["panels"]:
         for target in panel.get("targets", ()):
             yield target["expr"], target["legendFormat"]
+    for scaled in yaml.safe_load_all((FOLDER / "keda.yaml").read_text()):
+        for trigger in scaled["spec"].get("triggers", ()):
+            yield trigger["metadata"]["query"], ""
 
 
 def labels_named(expression: str, told: str) -> set[str]:
