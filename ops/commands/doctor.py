@@ -84,7 +84,7 @@ def doctor(
     done: list[str] = []
     running, spaces, sent = Deployment(), list[EmbeddingSpace](), list[str]()
     with (
-        closing(Database.from_settings(own)) as database,
+        closing(Database.from_settings(own, with_replica=True)) as database,
         rendering.patience("Checking everything", shown=not call.as_json),
     ):
         # where these cannot be read a finding says why

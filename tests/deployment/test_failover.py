@@ -25,7 +25,7 @@ from tests.api.conftest import body, said
 from tests.conftest import TENANT, migrated_postgres, settings_of
 from tests.deployment.standby import Standby, standby_of
 from tests.processes.nodes import Process
-from tests.waiting import until
+from tests.waiting import rounds, until
 from workers.app import make_app
 from workers.connection import client_of, probe
 from workers.queues import QUEUES
@@ -48,8 +48,9 @@ class Bot:
 
     def run(self) -> None:
         headers = {"Authorization": "Bearer test-key"}
-        while not self.ended.is_set():
-            number = len(self.sent)
+        for number in rounds("the story ends", most=100_000):
+            if self.ended.is_set():
+                return
             chat = f"test:{self.number}"
             message = said(number, f"{SAYINGS[number % len(SAYINGS)]} №{number}")
             asked: tuple[str, dict[str, Any]] = "/v1/messages", body(message, chat=chat)
@@ -61,7 +62,7 @@ class Bot:
 
     def _until_answered(self, path: str, payload: Any, headers: dict[str, str]) -> None:
         began = time.monotonic()
-        while True:
+        for _ in rounds(f"{path} is answered", most=10 * SECONDS):
             with suppress(httpx.TransportError):
                 answer = httpx.post(self.url + path, json=payload, headers=headers, timeout=30)
                 if answer.is_success:

@@ -94,7 +94,7 @@ def test_a_standby_that_falls_behind_or_goes_away_costs_no_answer(
 def test_what_conflicts_with_what_the_standby_replays_is_asked_of_the_primary(
     settings: Settings,
 ) -> None:
-    database = Database.from_settings(settings)
+    database = Database.from_settings(settings, with_replica=True)
     database.look_at_replica()
 
     def conflicting(reader: Database) -> bool:
@@ -118,7 +118,7 @@ def test_the_standby_keeps_tenants_and_chats_apart(settings: Settings) -> None:
         bearer = {"Authorization": f"Bearer {new['key']}"}
         asked = {"chat_id": CHAT, "query": "渡轮"}
         assert client.post("/v1/context", json=asked, headers=bearer).status_code == 403
-    database = Database.from_settings(settings)
+    database = Database.from_settings(settings, with_replica=True)
     database.look_at_replica()
 
     def seen(tenant: str) -> Callable[[Database], tuple[bool, int]]:
@@ -143,7 +143,9 @@ def test_a_url_that_would_mix_tenants_or_databases_is_refused_at_the_start(
         "superuser": (standby.superuser_dsn(database_name), "logs in as postgres, which row-level security"),
         "database": (standby.dsn("app"), "names another database"),
     }[wrong]
-    database = Database.from_settings(settings.model_copy(update={"database_read_url": SecretStr(url)}))
+    database = Database.from_settings(
+        settings.model_copy(update={"database_read_url": SecretStr(url)}), with_replica=True
+    )
     with pytest.raises(SettingsError, match=f"BACKSCROLL_DATABASE_READ_URL {says}"):
         database.look_at_replica()
     assert not database.reading(lambda reader: reader.is_replica)
@@ -155,7 +157,9 @@ def test_a_standby_that_was_promoted_is_asked_no_more(
 ) -> None:
     with standby_of(postgres, memory_folder / "promoted") as other:
         url = SecretStr(other.dsn("app", database=database_name))
-        database = Database.from_settings(settings.model_copy(update={"database_read_url": url}))
+        database = Database.from_settings(
+            settings.model_copy(update={"database_read_url": url}), with_replica=True
+        )
         database.look_at_replica()
         assert database.reading(lambda reader: reader.is_replica)
         with psycopg.connect(other.superuser_dsn()) as connection:

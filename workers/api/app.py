@@ -72,7 +72,7 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
     # a wrong name is reported now; the spaces in the database decide which models are loaded
     make_embedder(settings)
     threads = min(THREADS, max(1, ALL_THREADS // processes))
-    database = Database.from_settings(restricted, pool_size=threads, ready=threads // 2)
+    database = Database.from_settings(restricted, pool_size=threads, ready=threads // 2, with_replica=True)
     app = FastAPI(
         lifespan=_open_and_close,
         openapi_url=None,

@@ -90,14 +90,21 @@ class Database:
 
     @classmethod
     def from_settings(
-        cls, settings: Settings, *, pool_size: int = 5, overflow: int = 5, ready: int = 0
+        cls,
+        settings: Settings,
+        *,
+        pool_size: int = 5,
+        overflow: int = 5,
+        ready: int = 0,
+        with_replica: bool = False,
     ) -> Self:
         """Return pools on the databases that the settings name; `ready` connections are kept for `try_trip`."""
         if settings.database_url is None:
             raise SettingsError(
                 "BACKSCROLL_DATABASE_URL is not set and no embedded Postgres runs: start one with `backscroll up`"
             )
-        maintenance, read = settings.maintenance_database_url, settings.database_read_url
+        maintenance = settings.maintenance_database_url
+        read = settings.database_read_url if with_replica else None
         return cls(
             settings.database_url.get_secret_value(),
             maintenance.get_secret_value() if maintenance else None,
