@@ -25,7 +25,8 @@ def test_nothing_accepted_is_lost_doubled_or_stuck_whatever_is_killed(tmp_path: 
     assert told["accepted"] - told["gone"] == told["stored"] > 100
     assert sum(told["kills"].values()) == 2
     assert sum(told["faults"].values()) == 1
-    assert told["seconds_to_recover"]["taken"] > 0
+    # 0: whoever was killed held no job
+    assert told["seconds_to_recover"]["taken"] >= 0
     assert told["payloads"]["queued"] >= told["payloads"]["stored"]
     # no process works on its folder, and nothing lies there but the logs that a run with violations keeps
     left = [p.info["cmdline"] for p in psutil.process_iter(["cmdline", "cwd"]) if _is_at(p, tmp_path)]
