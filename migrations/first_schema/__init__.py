@@ -18,12 +18,6 @@ def _read(name: str) -> str:
 
 _TABLES = "".join(map(_read, ("people", "messages", "sessions", "memories", "jobs", "models", "records")))
 _VECTORS = _read("vectors")
-_OF_MESSAGE = "FOREIGN KEY (tenant_id, message_id) REFERENCES messages"
-# as `migrations.partitioning` makes it of a table that is there
-_OF_PARTITIONED_MESSAGE = (
-    "CONSTRAINT message_vectors_message FOREIGN KEY (tenant_id, message_id, chat_id) "
-    "REFERENCES messages (tenant_id, id, chat_id)"
-)
 _FUNCTIONS = words.SQL + _read("keys") + _read("searches")
 _RIGHTS = _read("rights")
 _TABLE = re.compile(r"^CREATE TABLE (\w+) \(\n    (\w+)", re.MULTILINE)
@@ -41,8 +35,7 @@ def create() -> None:
 
 def create_vectors() -> None:
     """Create the tables of vectors; also for `db upgrade`, when pgvector is installed after the first migration."""
-    kind = op.get_bind().scalar(text("SELECT relkind FROM pg_class WHERE oid = to_regclass('messages')"))
-    _create_tables(_VECTORS if kind != "p" else _VECTORS.replace(_OF_MESSAGE, _OF_PARTITIONED_MESSAGE))
+    _create_tables(_VECTORS)
 
 
 def drop() -> None:

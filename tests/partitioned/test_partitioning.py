@@ -114,22 +114,6 @@ def test_partitions_are_made_before_there_are_messages_and_not_when_there_are(
             assert connection.scalar(text("SELECT count(*) FROM messages")) == 10 * len(CHATS)
 
 
-def test_vectors_of_partitioned_messages_are_kept_once_pgvector_is_there(postgres: EmbeddedPostgres) -> None:
-    with copied(postgres, "partitioned_first") as name:
-        url = postgres.dsn("owner", database=name)
-        with psycopg.connect(postgres.superuser_dsn(name), autocommit=True) as superuser:
-            superuser.execute("DROP TABLE message_vectors, session_vectors, memory_vectors")
-            superuser.execute("DROP EXTENSION vector")
-            assert not migrate.upgrade(url, partitions=3).vector_tables
-            superuser.execute("CREATE EXTENSION vector")
-            assert migrate.upgrade(url).vector_tables
-            key = "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'message_vectors_message'"
-            assert superuser.execute(key).fetchone() == (
-                "FOREIGN KEY (tenant_id, message_id, chat_id) REFERENCES messages(tenant_id, id, chat_id) "
-                "ON DELETE CASCADE",
-            )
-
-
 def test_a_partition_shows_nobody_anything(database: Database) -> None:
     with database.tenant(TENANT) as connection:
         assert connection.scalar(text("SELECT count(DISTINCT tenant_id) FROM messages")) == 1
