@@ -39,8 +39,8 @@ from schemas.messages import MAX_CONTENT_BYTES, MAX_TITLE_CHARS, ChatIn, Message
 NOT_THEIRS = "another person sent the message, and whoever changes it here does not moderate the chat"
 
 ANOTHERS = (
-    "the chat that this one would be now is another, with people of its own: if it is not, give this one that id "
-    "with `backscroll chats rename`"
+    "the new id is that of another chat, which has people of its own: if both are the same, say so with "
+    "`backscroll chats rename`"
 )
 
 
@@ -254,7 +254,7 @@ def with_accounts(database: Database, tenant_id: str, events: Sequence[Event]) -
     """Return the events without `Account`, whose name is in no id where it is the tenant's first on its platform.
 
     So the chats that were there before a second account keep their ids. A key for some chats makes none the first.
-    Where accounts are told apart by whoever passes events on, the first is the one without a name.
+    Where the caller names the account, the first is the one without a name.
     """
     if not any(isinstance(event, Account) for event in events):
         return list(events)

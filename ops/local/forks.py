@@ -22,7 +22,7 @@ from typing import Any
 
 from ops.local.embedded.process import die_with_parent
 
-# by `ops.local.processes`; -P: the working directory may hold packages of the same names as ours
+# -P: the working directory may hold packages of the same names as ours
 PYTHON = (sys.executable, "-P", "-m")
 _PRELOADED = (
     "workers.api.app",
@@ -80,8 +80,13 @@ class Fork:
             os.kill(self.pid, request)
 
 
+def is_module(command: Sequence[str]) -> bool:
+    """Tell whether a command runs a Python module, so that it can be a fork."""
+    return tuple(command[: len(PYTHON)]) == PYTHON
+
+
 class Forks:
-    """The forking process, seen by who asks it for forks; started in the main thread, at once or with the first."""
+    """The forking process, as its user sees it. To be made in the main thread, with which it ends."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         """Start it, to import while other things start."""
@@ -120,6 +125,10 @@ class Forks:
         self._channel.close()
         self._process.kill()
         self._process.wait()
+        self._note_end_of_all()
+
+    def _note_end_of_all(self) -> None:
+        """Note that the forking process was killed, and each fork with it."""
         for fork in self._running.values():
             fork.returncode = -signal.SIGKILL
         self._running.clear()
@@ -141,16 +150,15 @@ class Forks:
         while waiting or select.select([self._channel], [], [], 0)[0]:
             reply = self._channel.recv(_LONGEST)
             if not reply:
-                # it was killed, and each fork with it
-                for fork in self._running.values():
-                    fork.returncode = -signal.SIGKILL
-                self._running.clear()
+                self._note_end_of_all()
                 return None
             told = json.loads(reply)
             if "error" in told:
                 raise OSError(told["error"])
             if "code" not in told:
                 return int(told["pid"])
+            if told["pid"] not in self._running:
+                raise OSError(f"a new process ended at once with {told['code']}")
             self._running.pop(told["pid"]).returncode = told["code"]
         return None
 
@@ -158,7 +166,6 @@ class Forks:
 def _serve(channel: socket.socket) -> dict[str, Any]:
     """Fork for each request, and tell of ends; only returns in a fork, with what it is to be."""
     running: dict[int, int] = {}
-    told: dict[str, Any]
     while True:
         for ready in select.select([channel.fileno(), *running], [], [])[0]:
             if ready == channel.fileno():
@@ -168,27 +175,31 @@ def _serve(channel: socket.socket) -> dict[str, Any]:
                 try:
                     pid = os.fork()
                 except OSError as error:
-                    told = {"error": str(error)}
-                else:
-                    if not pid:
-                        end_with_us()
-                        channel.close()
-                        for descriptor in running:
-                            os.close(descriptor)
-                        asked: dict[str, Any] = json.loads(request)
-                        return asked
+                    _tell(channel, error=str(error))
+                    continue
+                if pid:
                     running[os.pidfd_open(pid)] = pid
-                    told = {"pid": pid}
-            else:
-                pid = running.pop(ready)
-                os.close(ready)
-                told = {"pid": pid, "code": os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}
-            channel.sendall(json.dumps(told).encode())
+                    continue
+                end_with_us()
+                # before it is told of, so that its session can be killed from then on
+                os.setsid()
+                _tell(channel, pid=os.getpid())
+                channel.close()
+                for descriptor in running:
+                    os.close(descriptor)
+                asked: dict[str, Any] = json.loads(request)
+                return asked
+            pid = running.pop(ready)
+            os.close(ready)
+            _tell(channel, pid=pid, code=os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+
+
+def _tell(channel: socket.socket, **told: Any) -> None:
+    channel.sendall(json.dumps(told).encode())
 
 
 def _become(name: str, arguments: Sequence[str], environment: Mapping[str, str], log: str) -> None:
     """Be the process asked for."""
-    os.setsid()
     ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode())
     output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.dup2(output, 1)

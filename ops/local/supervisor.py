@@ -13,7 +13,7 @@ from pathlib import Path
 from ops.local.embedded.folder import rotate
 from ops.local.embedded.process import children, die_with_parent, is_stopped
 from ops.local.embedded.server import EmbeddedServer
-from ops.local.forks import PYTHON, Fork, Forks
+from ops.local.forks import Fork, Forks, is_module
 from schemas.errors import BackscrollError
 
 FIRST_RESTART_SECONDS = 1.0
@@ -217,7 +217,7 @@ class Supervisor:
         child.logged = os.fstat(log).st_size
         environment = {**self._environment, **child.environment}
         try:
-            if self._forks is not None and tuple(child.command[: len(PYTHON)]) == PYTHON:
+            if self._forks is not None and is_module(child.command):
                 child.process = self._forks.start(child.name, child.command, environment, str(child.log_path))
                 return
             child.process = subprocess.Popen(

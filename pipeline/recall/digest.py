@@ -19,6 +19,7 @@ from sqlalchemy import Connection, Row
 from pipeline.clients.known_models import tokenizer_for
 from pipeline.enrich.summaries import extractive
 from pipeline.people import suppression
+from pipeline.people.suppression import Named
 from pipeline.recall.choose.lines import ChosenLine, Frame, Wording, clock, display_name, wording_of
 from pipeline.recall.find.sessions import MAX_OVERVIEW_SESSIONS
 from pipeline.recall.pack.pack import pack
@@ -80,9 +81,8 @@ def _require_may_see(connection: Connection, chat: Chat, ids: Sequence[str]) -> 
     if not ids or not here.isdisjoint(ids):
         return
     known_as = [chat.chat_id, *chat_moves.former(connection, chat.chat_id)]
-    left = suppression.is_kept_out(
-        connection, None, *(("left", c, sender) for c in known_as for sender in ids)
-    )
+    departures: list[Named] = [("left", chat_id, sender) for chat_id in known_as for sender in ids]
+    left = suppression.is_kept_out(connection, None, *departures)
     if left or (chat.kind == "direct" and here):
         raise InvalidInput(f"user_id: {ids[0]} is not in {chat.chat_id}", field="user_id")
 
@@ -191,11 +191,8 @@ def _read(
             known[member.sender_id].append(member.sender_name)
     for sender in [sender for sender in changes if sender not in known][: 2 * MAX_NAMED]:
         # who has left is no member, and may have spoken
-        known[sender] = [
-            m.sender_name
-            for m in messages.latest_of(connection, chat_id, [sender], until, 1)
-            if m.sender_name
-        ]
+        last_said = messages.latest_of(connection, chat_id, [sender], until, 1)
+        known[sender] = [message.sender_name for message in last_said if message.sender_name]
     return _Missed(
         chat=chat,
         since=since,
@@ -296,8 +293,7 @@ def _asked(missed: _Missed) -> list[_Quote]:
 
     found = defaultdict[int, list[str]](list)
     later: list[Sentence] = []
-    for index in range(len(talk) - 1, -1, -1):
-        sentence = talk[index]
+    for index, sentence in reversed([*enumerate(talk)]):
         if sentence.message in own or not dialogue_acts.asks_somebody(sentence, called):
             continue
         if not is_for_them(sentence):
@@ -359,7 +355,7 @@ def _lines(missed: _Missed, count: Count) -> Iterator[ChosenLine]:
                 worth=worth + number / 1e6,
                 place=(quote.at, number),
                 group=missed.wording.day_heading(local.date()),
-                write=_written(text),
+                write=_writer(text, (), count),
             )
     for number, part in enumerate(missed.parts):
         window = missed.wording.window(part.started_at, part.ended_at, missed.zone)
@@ -371,7 +367,7 @@ def _lines(missed: _Missed, count: Count) -> Iterator[ChosenLine]:
             reason="is of the time that was missed",
             worth=1 + number / 1e6,
             place=(part.started_at, number),
-            write=_session_writer(f"- {window} · {_list(part.speakers)}", part.lines, count),
+            write=_writer(f"- {window} · {_list(part.speakers)}", part.lines, count),
             shares=len(missed.parts),
             least=LEAST_TOKENS,
             may_be_cut=True,
@@ -383,12 +379,8 @@ def _list(people: Sequence[str]) -> str:
     return ", ".join([*named, *([truncate.ELLIPSIS] if len(people) > MAX_NAMED else [])])
 
 
-def _written(text: str) -> Callable[[int], str]:
-    return lambda _: text
-
-
-def _session_writer(head: str, lines: Sequence[str], count: Count) -> Callable[[int], str]:
-    """Return what writes as many lines as there is room for, the last one cut."""
+def _writer(head: str, lines: Sequence[str], count: Count) -> Callable[[int], str]:
+    """Return what writes a head and as many lines as there is room for, the last one cut."""
 
     def write(tokens: int) -> str:
         shown, room = [head], tokens - count(head)
@@ -437,10 +429,8 @@ def _write(query: DigestQuery, missed: _Missed) -> Digest:
     if dropped:
         degraded.append(f"budget: {len(dropped):,} earlier lines did not fit into {budget:,} tokens")
     shown = [block.text for block in blocks]
-    opening, closing = (
-        "\n".join(filter(None, map(around.get, forms)))
-        for forms in (("silent", "missed"), ("joined", "left"))
-    )
+    ends = (("silent", "missed"), ("joined", "left"))
+    opening, closing = ("\n".join(filter(None, map(around.get, forms))) for forms in ends)
     text = "\n\n".join(filter(None, [opening, *shown, closing]))
     return Digest(
         chat_id=missed.chat.chat_id,

@@ -21,7 +21,7 @@ from pytest_celery.api.container import CeleryTestContainer
 from ops.local.embedded.binaries import redis_server
 from ops.local.embedded.process import die_with_parent
 from ops.local.embedded.server import LOOPBACK, free_port
-from ops.local.forks import PYTHON, SUPPORTED, Forks
+from ops.local.forks import SUPPORTED, Forks, is_module
 from ops.local.processes import bare_environment
 from tests.ops.running import unwatched
 from tests.waiting import until
@@ -57,7 +57,7 @@ class _Child:
     def start(self) -> None:
         with self.log.open("ab") as out:
             self._begins_at = out.tell()
-            if SUPPORTED and tuple(self._command[: len(PYTHON)]) == PYTHON:
+            if SUPPORTED and is_module(self._command):
                 log = str(self.log)
                 self.process: Any = _forks().start(self.name, self._command, self._environment, log)
                 return
