@@ -23,11 +23,18 @@ _CARD = re.compile(
     r"|3[47]\d\d([ \u00a0-]?)\d{6}\2\d{5}|3(?:0[0-5]|[68]\d)\d([ \u00a0-]?)\d{6}\3\d{4}"
     r")(?![A-Za-z0-9_/-]|[.,:]\d|[ \u00a0]\d)"
 )
-# what bots are given, and redact-secret does not know
+# what bots are given, and redact-secret does not know: each vendor states how its tokens begin
 _OF_BOTS = re.compile(
     r"(?<![\w-])(?:(?P<backscroll_key>bks_[\w-]{43})(?![\w-])"
     r"|(?P<discord_token>[MNO][\w-]{23,27}\.[\w-]{6}\.[\w-]{27,38})(?![\w.-])"
-    r"|(?P<webhook>(?:hooks\.slack\.com/services|discord(?:app)?\.com/api/webhooks)/[\w/-]{40,200}))",
+    r"|(?P<meta_token>EAA[A-Za-z0-9]{80,})"
+    r"|(?P<google_token>(?:ya29\.|1//0)[\w-]{40,})"
+    r"|(?P<api_key>sk-[A-Za-z0-9]{32,}|(?:xkeysib|tskey-(?:auth|api|client))-[\w-]{32,})"
+    r"|(?P<access_token>(?:figd|shpss|sntrys|fo1|pscale_(?:tkn|pw|oauth)|syt|mct|tfp|CFPAT)[_-]"
+    r"(?=[\w-]*[0-9])[\w=+-]{28,})"
+    r"|(?P<secret_key>AGE-SECRET-KEY-1[A-Z0-9]{58}|nsec1[a-z0-9]{58}|xprv[A-Za-z0-9]{107})(?!\w))"
+    r"|(?P<webhook>(?:hooks\.slack\.com/services|discord(?:app)?\.com/api/webhooks"
+    r"|hooks\.zapier\.com/hooks/catch|webhook\.office\.com/webhookb2)/[\w/@-]{14,240})",
     re.ASCII,
 )
 _LONGEST_NAME = 64
@@ -62,6 +69,9 @@ def masked(text: str) -> str:
         scanned = _WITHIN_A_WORD.sub("xxx", scanned)
     found = [f for f in redact_secret.scan(scanned) if f.type != _BY_CONTEXT]
     for finding in reversed(found):
+        if text.endswith(f"/{text[finding.start : finding.end]}:", 0, finding.start):
+            # what is delivered with the name as its password: `postgres:postgres@localhost`
+            continue
         text = f"{text[: finding.start]}{_note(finding.type)}{text[finding.end :]}"
     text = _OF_BOTS.sub(lambda found: _note(str(found.lastgroup)), text)
     for edge in reversed([*_EDGE.finditer(text)]):

@@ -123,6 +123,9 @@ HARMLESS: dict[str, Callable[[random.Random], str]] = {
     "env": lambda r: (
         f"API_KEY=${{SECRETS_{_some(r, 4, string.ascii_uppercase)}}} DATABASE_URL=postgres://localhost/app"
     ),
+    "delivered": lambda r: "{}://{}:{}@localhost:5432/app".format(
+        *r.choice((("postgres", "postgres", "postgres"), ("amqp", "guest", "guest"), ("mysql", "root", "root")))
+    ),
     "wifi": lambda r: f"das WLAN-Passwort ist Sommer{r.randint(1000, 9999)}!",
     "door": lambda r: (
         f"the code of the door is {r.randint(1000, 9999)}#, password: letmein{r.randint(10, 99)}"
@@ -145,7 +148,7 @@ HARMLESS: dict[str, Callable[[random.Random], str]] = {
 
 
 def harmless(seed: int = 54) -> Iterator[tuple[str, str]]:
-    """Yield 406 texts as `(what it is, the text)`."""
+    """Yield 420 texts as `(what it is, the text)`."""
     rng = random.Random(seed)
     for _ in range(14):
         for kind, make in HARMLESS.items():

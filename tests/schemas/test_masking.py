@@ -53,9 +53,16 @@ def test_what_bots_are_given_is_masked_too() -> None:
         ("discord token", "MT" + f"{long[:24]}.G{long[:5]}.{long[:38]}"),
         ("webhook", "hooks.sl" + f"ack.com/services/T01/B02/{long[:40]}"),
         ("webhook", "discord.com/api/web" + f"hooks/123456789/{long[:68]}"),
+        ("webhook", "hooks.zap" + "ier.com/hooks/catch/12345678/a1b2c3d"),
+        ("meta token", "EA" + "AG" + "bC4" * 40),
+        ("google token", "ya" + "29." + long),
+        ("api key", "s" + "k-" + "0a1b2c3d" * 4),
+        ("access token", "fi" + "gd_" + long[:40]),
+        ("secret key", "AGE-SEC" + "RET-KEY-1" + "Q2" * 29),
     ):
         assert masked(f"il token è {secret} grazie") == f"il token è [masked: {kind}] grazie"
-    # a file's name is none
+    # a file's name is none, nor a long name in code
+    assert masked("syt_of_the_longest_function_name_of_all") == "syt_of_the_longest_function_name_of_all"
     assert masked(f"Mietvertrag_der_Werkstatt.v2026b.{long[:20]}").endswith(long[:20])
 
 
