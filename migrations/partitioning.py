@@ -175,6 +175,12 @@ def _require_plain(connection: Connection) -> None:
         raise CannotPartition(f"messages are partitioned already, into {count}: that is not changed later")
     if kind is None:
         raise CannotPartition("there are no messages here: run `backscroll db upgrade` first")
+    if connection.scalar(text("SELECT to_regclass('message_vectors')")) is None:
+        # whose key to a message is made for the messages that are there
+        raise CannotPartition(
+            "the tables of vectors come first: install pgvector (`CREATE EXTENSION vector`, as a superuser), run "
+            "`backscroll db upgrade`, and partition then"
+        )
 
 
 def _foreign_key(connection: Connection, child: str) -> str:

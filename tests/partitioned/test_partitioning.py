@@ -114,6 +114,20 @@ def test_partitions_are_made_before_there_are_messages_and_not_when_there_are(
             assert connection.scalar(text("SELECT count(*) FROM messages")) == 10 * len(CHATS)
 
 
+def test_pgvector_comes_first_as_vectors_of_partitioned_messages_could_not_be_kept_later(
+    postgres: EmbeddedPostgres,
+) -> None:
+    with copied(postgres, "partitioned_early") as name:
+        url = postgres.dsn("owner", database=name)
+        with psycopg.connect(postgres.superuser_dsn(name), autocommit=True) as superuser:
+            superuser.execute("DROP TABLE message_vectors, session_vectors, memory_vectors")
+            superuser.execute("DROP EXTENSION vector")
+            with pytest.raises(CannotPartition, match="install pgvector"):
+                migrate.upgrade(url, partitions=3)
+            superuser.execute("CREATE EXTENSION vector")
+        assert migrate.upgrade(url, partitions=3).vector_tables
+
+
 def test_a_partition_shows_nobody_anything(database: Database) -> None:
     with database.tenant(TENANT) as connection:
         assert connection.scalar(text("SELECT count(DISTINCT tenant_id) FROM messages")) == 1
