@@ -1,8 +1,20 @@
-"""Strip accents from letters, as many people type without them."""
+"""What is written around letters: vowels and tones that belong to them, and accents, which many people leave out."""
 
 import re
 from collections.abc import Collection
-from unicodedata import normalize
+from unicodedata import category, normalize
+
+# of all scripts, with the joiners within words; not what chooses how an emoji looks
+AROUND = "\u200c\u200d" + "".join(
+    chr(code)
+    for code in (*range(0x300, 0xFE00), *range(0xFE10, 0x11800))
+    if category(chr(code)) in ("Mn", "Mc")
+)
+"""Signs that are a part of the letter before them, as in Devanagari, Arabic or Thai; `\\w` has none of them."""
+LETTERS = rf"[^\W\d_]+(?:[{AROUND}]+[^\W\d_]*)*"
+"""A regular expression of a run of letters, each with what is around it."""
+LETTERS_AND_DIGITS = LETTERS.replace(r"\d", "")
+"""The same of letters and digits."""
 
 # The same as in SQL (migrations/first_schema/words.py): marks above and below a letter, and letters with a stroke,
 # which have none.

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from pipeline.text.accents import LETTERS_AND_DIGITS
 from pipeline.text.cues import stop_words
 from pipeline.text.sentences import UNSPACED
 
@@ -11,7 +12,7 @@ _MIN_CHARS = 2
 _MAX_WORDS = 4
 _MAX_UNSPACED_CHARS = 4
 _CHARS_READ = 200
-_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_WORD = re.compile(rf"{LETTERS_AND_DIGITS}(?:['’]{LETTERS_AND_DIGITS})*")
 
 
 def normalized(name: str) -> str:

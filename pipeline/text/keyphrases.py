@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import chain
 
+from pipeline.text.accents import AROUND
 from pipeline.text.calendars import month_names
 from pipeline.text.cues import cues_of, plain, stop_words
-from pipeline.text.sentences import FIRST_UNSPACED, UNSPACED, is_content, stem, words
+from pipeline.text.sentences import FIRST_UNSPACED, UNSPACED, is_content, pair, stem, words
 
 _MAX_CHARS = 100  # of one topic
 # Words of a phrase; of scripts without spaces, pairs of characters that overlap: up to four characters.
@@ -20,7 +21,7 @@ _MIN_WEIGHT = 1.0
 _MAX_NOUN = 2.0  # maximum factor for being used as a noun more often than others
 # Not prose: fenced code, links, paths, addresses, mentions, names of files and of variables.
 _NO_PROSE = re.compile(r"```.*?(?:```|\Z)|(?<![!-~])[!-~]*(?:[/\\_@]|[A-Za-z]\.[A-Za-z])[!-~]*", re.DOTALL)
-_BREAK = re.compile("[^\\w\\s'\u2019-]+|\n+")
+_BREAK = re.compile(rf"[^\w\s{AROUND}'\u2019-]+|\n+")
 
 Terms = tuple[str, ...]
 
@@ -177,7 +178,7 @@ def _written(parts: Sequence[str]) -> str:
     """Join words by spaces, and pairs of characters where they overlap."""
     text = parts[0]
     for word in parts[1:]:
-        text += word[-1] if _is_unspaced(word) and _is_unspaced(text) else f" {word}"
+        text = pair(text, word) if _is_unspaced(word) and _is_unspaced(text) else f"{text} {word}"
     return text.removesuffix("'s").removesuffix("\u2019s")
 
 

@@ -7,6 +7,7 @@ from copy import copy
 from functools import cache
 from typing import TYPE_CHECKING
 
+from pipeline.text.accents import LETTERS
 from schemas.languages import CODES, MAX_PARTS
 
 if TYPE_CHECKING:
@@ -41,9 +42,7 @@ _RELATIVES = (
 )
 _CODE_BLOCK = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _NO_WORDS = re.compile(r"`[^`\n]*`|https?://\S+|www\.\S+|[@#][\w.-]+|:\w+:")
-# Marks are parts of letters: vowels of Hebrew, Arabic, Indic scripts, Thai and its like.
-_LETTERS = r"(?:[^\W\d_]|[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0eff\u1000-\u109f\u1780-\u17ff])+"
-_WORD = re.compile(rf"{_LETTERS}(?:['’]{_LETTERS})*")
+_WORD = re.compile(rf"{LETTERS}(?:['’]{LETTERS})*")
 _DENSE = re.compile("[\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\U00020000-\U0003ffff]")
 
 

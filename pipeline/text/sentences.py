@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
+from pipeline.text.accents import AROUND, LETTERS
 from pipeline.text.calendars import month_names
 from pipeline.text.cues import plain, stop_words
 from pipeline.text.languages import ANY_LANGUAGE
@@ -23,9 +24,11 @@ _DAY = re.compile(r"(?<![\w.,:/])\d{1,2}\.$")
 _DAY_AND_MONTH = re.compile(r"(?<![\w.,:/])(?:3[01]|[12]\d|0?[1-9])\.(?:1[0-2]|0?[1-9])\.$")
 _SHORT_MONTH = re.compile(r"(?:(?<!\d)\d{1,2}\.? |\b(?=[A-Z]))([^\W\d_]{3,4})\.$")
 _LONGEST_OF_DATE = len("30. sept.")
-_FIRST_WORD = re.compile(r"[^\W\d_]+")
+_FIRST_WORD = re.compile(LETTERS)
+# a letter with what is around it, or another sign
+_SIGN = re.compile(f".[{AROUND}]*")
 # A number with its fraction and unit sign, or a run of letters with inner apostrophes and hyphens.
-_WORD = re.compile("\\d+(?:[.,:]\\d+)*|[^\\W\\d_]+(?:['\u2019-][^\\W\\d_]+)*[0-9]*")
+_WORD = re.compile(rf"\d+(?:[.,:]\d+)*|{LETTERS}(?:['\u2019-]{LETTERS})*[0-9]*")
 # Interjections of one or two different letters: a letter three times, hmm, haha, ohh, aww, lol, yay, pff, grr, shh.
 _SOUND = re.compile(
     r"(.)\1\1|\A(?:[hm]+|[ha]+|[he]+|[hi]+|[ho]+|[hu]+|[ja]+|[je]+|[aw]+|[ew]+|[ow]+|lo+l[lo]*|y+[ae]+y+"
@@ -110,10 +113,21 @@ def words(text: str) -> list[str]:
     # a number, or a word in Latin letters, may follow without a space
     for word in _WORD.findall(UNSPACED.sub(r" \g<0> ", text)):
         if word[0] >= FIRST_UNSPACED and UNSPACED.fullmatch(word):
-            pieces += [word[i : i + 2] for i in range(max(len(word) - 1, 1))]
+            signs = _SIGN.findall(word)
+            pieces += ["".join(signs[i : i + 2]) for i in range(max(len(signs) - 1, 1))]
         else:
             pieces.append(word)
     return pieces
+
+
+def pair(first: str, second: str) -> str:
+    """Join two pairs of characters that overlap by one, as `words` makes them.
+
+    >>> pair("校服", "服费"), pair("บ้า", "าน")
+    ('校服费', 'บ้าน')
+    """
+    *_, last = _SIGN.finditer(second)
+    return first + last[0]
 
 
 def stem(word: str) -> str:

@@ -104,3 +104,26 @@ def test_an_event_is_read_in_the_words_of_its_language(
 ) -> None:
     found = events.mention(text, language)
     assert (found.relation, found.events, found.rest) == (relation, (event,), rest)
+
+
+@pytest.mark.parametrize(
+    ("asked", "dated", "begins", "ends"),
+    [
+        ("What did we buy the week before the trip?", True, -7 * 24, 0),
+        ("What did we buy before the trip?", True, 0, 0),
+        ("What broke the day after the trip?", True, 48, 72),
+        # said at six in the evening, so that the next day begins six hours later
+        ("What broke the day after the trip?", False, 6, 30),
+        ("What broke the week after the trip?", True, 0, 48 + 7 * 24),
+        ("What broke during the trip?", True, 0, 48),
+        ("What broke on the day of the trip?", False, -18, 6),
+    ],
+)
+def test_what_is_asked_for_lies_before_after_or_in_the_days_of_an_event(
+    asked: str, dated: bool, begins: int, ends: int
+) -> None:
+    start = datetime(2026, 4, 30, 0 if dated else 18, tzinfo=LISBON)
+    end = start + timedelta(days=2) if dated else start
+    event = EventDate(start=start, end=end, dated=dated, said_at=SAID, speaker="Ana")
+    found = events.timed(events.mention(asked), (event,))
+    assert (found.start - start, found.end - start) == (timedelta(hours=begins), timedelta(hours=ends))

@@ -124,7 +124,9 @@ HARMLESS: dict[str, Callable[[random.Random], str]] = {
         f"API_KEY=${{SECRETS_{_some(r, 4, string.ascii_uppercase)}}} DATABASE_URL=postgres://localhost/app"
     ),
     "delivered": lambda r: "{}://{}:{}@localhost:5432/app".format(
-        *r.choice((("postgres", "postgres", "postgres"), ("amqp", "guest", "guest"), ("mysql", "root", "root")))
+        *r.choice(
+            (("postgres", "postgres", "postgres"), ("amqp", "guest", "guest"), ("mysql", "root", "root"))
+        )
     ),
     "wifi": lambda r: f"das WLAN-Passwort ist Sommer{r.randint(1000, 9999)}!",
     "door": lambda r: (

@@ -49,6 +49,16 @@ def test_topics_set_a_session_apart():
     assert among.summary.startswith("2026年3月3日\n")
 
 
+def test_topics_are_whole_words_where_vowels_are_written_around_letters():
+    lines = conversation(
+        "आशा: बॉयलर की मरम्मत शुक्रवार को होगी",
+        "राम: बॉयलर की मरम्मत महंगी है",
+        "आशा: मरम्मत वाला कब आएगा",
+        "राम: बॉयलर ठीक हुआ",
+    )
+    assert set(summarize(lines, language="hindi").topics[:2]) == {"बॉयलर", "मरम्मत"}
+
+
 def test_tasks_and_unanswered_questions_are_listed_with_who_said_them_and_no_decisions():
     summary = summarize(BOILER)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.text.sentences import sentences
+from pipeline.text.sentences import sentences, words
 from tests.text.builders import listed
 
 
@@ -31,3 +31,21 @@ def test_a_date_is_not_torn_apart(said: str) -> None:
 )
 def test_a_sentence_ends_after_a_number_as_well(first: str, second: str) -> None:
     assert sentences(f"{first} {second}") == [first.strip(), second]
+
+
+@pytest.mark.parametrize(
+    ("said", "whole"),
+    [
+        ("आशा ने कहा: बॉयलर की मरम्मत", "आशा|ने|कहा|बॉयलर|की|मरम्मत"),
+        ("ঢাকা যাবো কাল", "ঢাকা|যাবো|কাল"),
+        ("கவிதா என்ன சொன்னார்?", "கவிதா|என்ன|சொன்னார்"),
+        ("رَجُلٌ می‌خواهم", "رَجُلٌ|می‌خواهم"),
+        # as macOS writes é
+        ("cafe\u0301 a la une", "cafe\u0301|a|la|une"),
+        # pairs of letters where there are no spaces, each with what is around it
+        ("ที่บ้าน", "ที่บ้|บ้า|าน"),
+        ("1\ufe0f\u20e3 ❤️", "1"),
+    ],
+)
+def test_a_letter_is_never_parted_from_its_vowels_and_accents(said: str, whole: str) -> None:
+    assert words(said) == whole.split("|")

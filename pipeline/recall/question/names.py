@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from pipeline.text.accents import without_accents
+from pipeline.text.accents import LETTERS, LETTERS_AND_DIGITS, without_accents
 from pipeline.text.caches import pattern
 from pipeline.text.cues import stop_words
 from pipeline.text.languages import parts_of, read
@@ -89,8 +89,8 @@ def _naming(languages: tuple[str, ...]) -> Naming:
     )
 
 
-_WORD = re.compile(r"@?[^\W_]+(?:[._'’-][^\W_]+)*")
-_PART = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
+_WORD = re.compile(rf"@?{LETTERS_AND_DIGITS}(?:[._'’-]{LETTERS_AND_DIGITS})*")
+_PART = re.compile(rf"{LETTERS}(?:['’-]{LETTERS})*")
 # A name in a script without spaces: two or three of its characters are the family name or the given name.
 _SPACELESS = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u3005\u3040-\u30ff\u3400-\u9fff]{2,}")
 _HAN = re.compile(r"[\u3400-\u9fff]{3,4}")

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pipeline.recall.question import names
 from pipeline.recall.question.events import Timed
 from pipeline.text import exact_match, truncate
+from pipeline.text.accents import LETTERS_AND_DIGITS
 from pipeline.text.calendars import calendars_of, spans
 from pipeline.text.calendars.moments import dates_in_figures, moments
 from pipeline.text.calendars.spans import Span
@@ -21,7 +22,7 @@ from pipeline.text.exact_match import Verbatim
 from pipeline.text.languages import LANGUAGES
 from pipeline.text.sentences import UNSPACED, is_content, words
 
-_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
+_WORD = re.compile(rf"{LETTERS_AND_DIGITS}(?:['’]{LETTERS_AND_DIGITS})?")
 # Times of one question that count, the first ones named: each is compared with every candidate.
 MAX_SPANS = 16
 MAX_TERMS = 32

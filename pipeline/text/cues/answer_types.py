@@ -2,10 +2,11 @@
 
 import re
 
+from pipeline.text.accents import LETTERS_AND_DIGITS
 from pipeline.text.cues import AnswerType, Cues, cues_of, plain
 from pipeline.text.sentences import FIRST_UNSPACED, UNSPACED
 
-_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
+_WORD = re.compile(rf"{LETTERS_AND_DIGITS}(?:'{LETTERS_AND_DIGITS})?")
 _DIGIT = re.compile(r"\d")
 # Times that are written alike in all languages: 18:30, 18h30, 4.5., 4/5/2026, 2026-05-04, a year.
 _CLOCK_OR_DATE = re.compile(

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable
 from math import ceil
 from typing import NamedTuple, Self
 
+from pipeline.text.accents import AROUND, LETTERS_AND_DIGITS
 from pipeline.text.cues import answer_types, cues_of, plain
 
 # A message of which this share asks loses only its question as an aside.
@@ -15,7 +16,8 @@ _HANDLE = r"@[\w.-]*\w"
 _GREETED = re.compile(r"[^\w@/!]*(?P<greeting>[^\W\d_]{1,20})[\s,，、]+")
 _OPENING = re.compile(
     rf"[^\w@/!]*"
-    rf"(?P<name>{_HANDLE}|[/!][a-z]\w*(?:@\w+)?(?=\s)|[^\W\d_][\w .'’-]{{0,40}}?(?=[,:]\s|[，：、]))[\s,:，：、]*",
+    rf"(?P<name>{_HANDLE}|[/!][a-z]\w*(?:@\w+)?(?=\s)"
+    rf"|[^\W\d_][\w{AROUND} .'’-]{{0,40}}?(?=[,:]\s|[，：、]))[\s,:，：、]*",
     re.IGNORECASE,
 )
 _CLOSING = re.compile(rf"(?<![\s,])[\s,]++(?P<name>{_HANDLE})[^\w@]*$")
@@ -25,7 +27,7 @@ _NAMES = re.compile("[/!,:，：、]")
 _COMMAND = re.compile(r"[/!][a-z]", re.IGNORECASE)
 # Removed from names before they are compared.
 _SEPARATORS = str.maketrans("", "", " .'\u2019-_")
-_WORD = re.compile(r"\w+(?:['’]\w+)*")
+_WORD = re.compile(rf"{LETTERS_AND_DIGITS}(?:['’_]{LETTERS_AND_DIGITS})*")
 _NOT_IN_A_NAME = re.compile(r"[\W_]")
 
 # Words that may follow in such an answer: a bot repeats the question, a person goes on to say something.

@@ -103,6 +103,9 @@ def test_a_name_that_is_a_word_counts_where_it_is_written_as_a_name() -> None:
         ("polish", ["Anna Nowak", "Marek"], "co mówiłaś Annie o piecu?", {"Anna Nowak"}),
         ("russian", ["Анна", "Иван Петров"], "что Анне подарили?", {"Анна"}),
         ("turkish", ["Elif", "Deniz Kaya"], "Elif'in arabası nerede?", {"Elif"}),
+        # where no letter is a capital
+        ("arabic", ["ليلى حسن", "عمر"], "ماذا قالت ليلى عن المفتاح؟", {"ليلى حسن"}),
+        ("hindi", ["आशा वर्मा", "Ben"], "आशा ने चाबी कहाँ रखी?", {"आशा वर्मा"}),
         ("chinese", ["李明", "王小红"], "李明什么时候来修锅炉", {"李明"}),
         ("japanese", ["佐々木健", "林太郎"], "佐々木さんと小林さんは?", {"佐々木健"}),
     ],

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.recall.find.candidates import Candidate, QueryMatch, Statistics
-from pipeline.recall.profiles import Weights
+from pipeline.recall.profiles import OTHER_QUERY_WEIGHT, Weights
 from pipeline.recall.question import parse as question
 from pipeline.recall.rank import rank
 from pipeline.recall.rank.rank import Scored
@@ -61,6 +61,35 @@ def test_what_follows_a_relevant_question_of_somebody_else_is_preferred_as_its_a
     statistics = Statistics(messages=100, mean_length=5, document_frequency=frequency)
     parts = {h.candidate.id: h.parts for h in rank.rank(ask("Svaneti"), talk, statistics, Weights())}
     assert parts[2]["answers"] > parts[4]["answers"] == 0
+
+
+def test_a_message_counts_as_a_question_as_far_as_it_asks() -> None:
+    def answered(share: float) -> float:
+        cues = candidate(1)._asdict()["cues"]._replace(asks=share)
+        talk = [
+            candidate(1, "Svaneti", terms={"svaneti": 1}, speaker="Ivo", cues=cues),
+            candidate(2, "by the small plane from Natakhtari", speaker="Basil"),
+        ]
+        found = {hit.candidate.id: hit for hit in ranked("Svaneti", talk)}
+        return found[2].parts["answers"]
+
+    assert 0 == answered(0.0) < answered(0.35) < answered(0.5) == answered(1.0)
+
+
+def test_what_is_said_next_shares_more_of_a_word_than_what_was_said_before_and_less_than_what_says_it() -> (
+    None
+):
+    talk = [candidate(n, speaker="Ann", terms={"marina": 1} if n == 3 else {}) for n in range(1, 6)]
+    words = {hit.candidate.id: hit.parts["words"] for hit in ranked("marina", talk)}
+    assert words[3] > words[4] > words[2] > 0
+    assert words[4] > words[5]
+
+
+def test_of_other_wordings_only_those_count_by_which_a_message_was_compared() -> None:
+    others = [QueryMatch(terms={}, cosine=None), QueryMatch(terms={}, cosine=0.5)]
+    assert candidate(1, others=others).best_cosine == 0.5 * OTHER_QUERY_WEIGHT
+    assert candidate(1, cosine=0.6, others=others).best_cosine == 0.6
+    assert candidate(1, others=others[:1]).best_cosine is None
 
 
 def test_what_is_quoted_outweighs_all_else_together() -> None:
