@@ -25,13 +25,14 @@ _CARD = re.compile(
 )
 # what bots are given, and redact-secret does not know: each vendor states how its tokens begin
 _OF_BOTS = re.compile(
-    r"(?<![\w-])(?:(?P<backscroll_key>bks_[\w-]{43})(?![\w-])"
+    r"(?<![\w+-])(?:(?P<backscroll_key>bks_[\w-]{43})(?![\w-])"
     r"|(?P<discord_token>[MNO][\w-]{23,27}\.[\w-]{6}\.[\w-]{27,38})(?![\w.-])"
-    r"|(?P<meta_token>EAA[A-Za-z0-9]{80,})"
-    r"|(?P<google_token>(?:ya29\.|1//0)[\w-]{40,})"
-    r"|(?P<api_key>sk-[A-Za-z0-9]{32,}|(?:xkeysib|tskey-(?:auth|api|client))-[\w-]{32,})"
-    r"|(?P<access_token>(?:figd|shpss|sntrys|fo1|pscale_(?:tkn|pw|oauth)|syt|mct|tfp|CFPAT)[_-]"
-    r"(?=[\w-]*[0-9])[\w=+-]{28,})"
+    # not within a picture in Base64
+    r"|(?<!/)(?P<meta_token>EAA(?=[A-Za-z]*[0-9])[A-Za-z0-9]{80,})"
+    r"|(?<!/)(?P<google_token>(?:ya29\.|1//0)[\w-]{40,})"
+    r"|(?P<api_key>(?:sk-(?=[A-Za-z]*[0-9])|shpss_)[A-Za-z0-9]{32,}|(?:xkeysib|tskey-(?:auth|api|client))-[\w-]{32,})"
+    r"|(?P<access_token>(?:figd|sntrys|fo1|pscale_(?:tkn|pw|oauth)|syt|mct|tfp|CFPAT)[_-]"
+    r"(?=[\w-]*[0-9])(?=[\w-]*[A-Z])[\w=+-]{28,})"
     r"|(?P<secret_key>AGE-SECRET-KEY-1[A-Z0-9]{58}|nsec1[a-z0-9]{58}|xprv[A-Za-z0-9]{107})(?!\w))"
     r"|(?P<webhook>(?:hooks\.slack\.com/services|discord(?:app)?\.com/api/webhooks"
     r"|hooks\.zapier\.com/hooks/catch|webhook\.office\.com/webhookb2)/[\w/@-]{14,240})",

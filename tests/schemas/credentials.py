@@ -137,6 +137,10 @@ HARMLESS: dict[str, Callable[[random.Random], str]] = {
     "imei": lambda r: (lambda body: f"IMEI {body}{check_digit(body)}")("35" + _some(r, 12, string.digits)),
     "mime": lambda r: f"cid:{_some(r, 20)}@mail.example, Message-ID <{_some(r, 30)}@mx>",
     "ssh public": lambda r: f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{_some(r, 43)} ana@laptop",
+    "name in code": lambda r: (
+        f"{r.choice(('fo1', 'mct', 'syt'))}_machine_region_of_the_{r.choice(('x', 'y'))}_selector_{r.randint(1, 99)}"
+        f" sk-{'x' * 40}"
+    ),
     "git": lambda r: f"index {_some(r, 7, _HEX)}..{_some(r, 7, _HEX)} 100644",
     "isbn": lambda r: f"ISBN 978-{_some(r, 1)}-{_some(r, 4, string.digits)}-{_some(r, 4, string.digits)}-0",
     "address": lambda r: f"0x{_some(r, 40, _HEX)} on Sepolia",
@@ -150,7 +154,7 @@ HARMLESS: dict[str, Callable[[random.Random], str]] = {
 
 
 def harmless(seed: int = 54) -> Iterator[tuple[str, str]]:
-    """Yield 420 texts as `(what it is, the text)`."""
+    """Yield 434 texts as `(what it is, the text)`."""
     rng = random.Random(seed)
     for _ in range(14):
         for kind, make in HARMLESS.items():
