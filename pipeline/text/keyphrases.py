@@ -14,8 +14,10 @@ from pipeline.text.cues import cues_of, plain, stop_words
 from pipeline.text.sentences import FIRST_UNSPACED, UNSPACED, is_content, pair, stem, words
 
 _MAX_CHARS = 100  # of one topic
-# Words of a phrase; of scripts without spaces, pairs of characters that overlap: up to four characters.
+# Words of a phrase; of Han and kana, pairs of characters that overlap: up to four characters.
 _MAX_WORDS = 3
+# Of an alphabet without spaces, such as Thai, pairs of letters: up to ten letters.
+_MAX_PAIRS, _IDEOGRAPHS = 9, "\u3000"
 # A phrase of less weight does not set its conversation apart.
 _MIN_WEIGHT = 1.0
 _MAX_NOUN = 2.0  # maximum factor for being used as a noun more often than others
@@ -147,8 +149,9 @@ def _phrases(
 
 def _runs(terms: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Yield the start and end of each phrase: adjacent terms."""
-    for start in range(len(terms)):
-        for end in range(start + 1, min(start + _MAX_WORDS, len(terms)) + 1):
+    for start, first in enumerate(terms):
+        longest = _MAX_PAIRS if first < _IDEOGRAPHS and _is_unspaced(first) else _MAX_WORDS
+        for end in range(start + 1, min(start + longest, len(terms)) + 1):
             if not terms[end - 1]:
                 break
             yield start, end

@@ -57,6 +57,9 @@ def test_topics_are_whole_words_where_vowels_are_written_around_letters():
         "राम: बॉयलर ठीक हुआ",
     )
     assert set(summarize(lines, language="hindi").topics[:2]) == {"बॉयलर", "मरम्मत"}
+    # and where no space is, as long as a word is
+    lines = conversation("ก: ซ่อมหม้อต้มน้ำวันศุกร์", "ข: หม้อต้มน้ำเสียอีกแล้ว", "ก: ราคาหม้อต้มน้ำเท่าไหร่", "ข: แพง")
+    assert "หม้อต้มน้ำ" in summarize(lines, language="thai").topics
 
 
 def test_tasks_and_unanswered_questions_are_listed_with_who_said_them_and_no_decisions():
