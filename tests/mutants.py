@@ -84,6 +84,8 @@ STORIES: Mapping[str, Sequence[str]] = {
         ),
     ),
     "pipeline/recall/": ("tests/recall",),
+    "pipeline/recall/profiles.py": ("tests/recall", "tests/guide/test_tables.py"),
+    "pipeline/recall/query_log.py": ("tests/recall/test_querylog.py", "tests/erasure/test_forget_answers.py"),
     "workers/api/": ("tests/api",),
     "workers/api/access.py": (
         "tests/api/test_access.py",

@@ -43,6 +43,7 @@ def candidate(number: int, text: str = "hm", **fields: Any) -> Candidate:
         "length": 5,
         "cosine": None,
         "cues": message_cues.read_cues(text, "english"),
+        "affinity": 0.0,
     }
     return Candidate(message=message(text, speaker, id=number)._replace(**said), **given | fields)
 

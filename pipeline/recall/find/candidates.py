@@ -64,7 +64,7 @@ class Candidate(NamedTuple):
     # what its text alone says
     cues: MessageCues
     # the asker's mean affinity to those who spoke in its session, from 0 to 1
-    affinity: float = 0.0
+    affinity: float
     # whether it shares the question's words without answering it: a question put to a bot, or an empty answer
     noise: bool = False
     # of each other query

@@ -7,9 +7,11 @@ from functools import partial
 import pytest
 
 from pipeline.ingest import accept
+from pipeline.recall import search
 from pipeline.store.connections.database import Database
 from schemas.context import Context, Hit
 from schemas.messages import ChatIn, MessageIn
+from schemas.search import SearchQuery
 from schemas.settings import Settings
 from tests.conftest import EPOCH, TENANT, Templates, message
 from tests.harness.contexts import DAY
@@ -51,6 +53,8 @@ def special() -> list[MessageIn]:
         said(80, 100, "mine is in the shed", "shed", "Bob", reply_to="ladder"),
         said(70, 100, "the doctor was late", "doctor", "Dana"),
         said(DAYS - 1, 100, "all quiet here", "quiet", "Bob"),
+        said(30, 100, "@harbourbot where is the diving bell?", "asked", "Dana"),
+        said(31, 100, "the diving bell is in the shed", "bell", "Bob"),
         said(20, 300, "does anyone have a spare bicycle", "bicycle", "Dana"),
         said(20, 301, "for the regatta on Sunday", "regatta", "Dana"),
         *(said(20, 302 + n, f"hm {n}", f"hm{n}", "Bob") for n in range(4)),
@@ -111,6 +115,17 @@ def test_a_reply_far_from_its_question_is_found_with_it(database: Database, sett
     assert not reply.arms
     assert reply.components["answers"] > 0
     assert reply.rank <= 2
+
+
+def test_what_a_bot_was_asked_before_is_found_by_a_search_and_never_told_as_an_answer(
+    database: Database, settings: Settings
+) -> None:
+    question = "where is the diving bell?"
+    assert "bell" in ask(database, settings, question).text
+    assert "harbourbot" not in ask(database, settings, question).text
+    query = SearchQuery(chat_id=CHAT.chat_id, query=question)
+    found = search(database, TENANT, query, embedder=None, settings=settings)
+    assert {"asked", "bell"} <= {one.external_id for one in found.hits}
 
 
 def test_what_only_a_summary_names_is_found_through_it(database: Database, settings: Settings) -> None:
