@@ -53,7 +53,7 @@ def special() -> list[MessageIn]:
         said(80, 100, "mine is in the shed", "shed", "Bob", reply_to="ladder"),
         said(70, 100, "the doctor was late", "doctor", "Dana"),
         said(DAYS - 1, 100, "all quiet here", "quiet", "Bob"),
-        said(30, 100, "@harbourbot where is the diving bell?", "asked", "Dana"),
+        said(30, 100, "@harbourbot who has the diving bell now?", "asked", "Dana"),
         said(31, 100, "the diving bell is in the shed", "bell", "Bob"),
         said(20, 300, "does anyone have a spare bicycle", "bicycle", "Dana"),
         said(20, 301, "for the regatta on Sunday", "regatta", "Dana"),
