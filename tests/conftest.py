@@ -23,7 +23,7 @@ from hypothesis import settings as hypothesis_settings
 from sqlalchemy import create_engine
 from xdist.scheduler import LoadFileScheduling
 
-from migrations import REVISION
+from migrations import REVISION, partitioning
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
 from ops.local.embedded.server import free_port
@@ -46,6 +46,7 @@ TENANT = "default"
 HELLO = "hello, привет, 你好 👋🏽"
 EPOCH = datetime(2026, 3, 2, 18, 0, tzinfo=UTC)
 MIGRATED = "backscroll"
+PARTITIONS = 4
 MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
 MEMORY_BYTES = 4 * 1024**3
 # How work is claimed in tests: all of it, for a minute.
@@ -126,7 +127,7 @@ def _place(name: str) -> int:
 # With `--fast`, stories that ask for one of these fixtures or marks, or are in one of these folders, are left out.
 SERVERS = {"postgres", "redis"}
 SLOW = {"model", "no_cover"}
-PROGRAMS = ("chaos", "deployment", "dev", "local", "ops", "partitioned", "processes")
+PROGRAMS = ("chaos", "deployment", "dev", "local", "ops", "processes")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -280,10 +281,32 @@ def template() -> str:
     return MIGRATED
 
 
+def partition(owner_url: str, partitions: int = PARTITIONS) -> int:
+    """Partition the messages of a database; how many there are."""
+    engine = create_engine(owner_url.replace("postgresql://", "postgresql+psycopg://"))
+    try:
+        with engine.begin() as connection:
+            return partitioning.partition(connection, partitions)
+    finally:
+        engine.dispose()
+
+
 @pytest.fixture
-def database_name(postgres: EmbeddedPostgres, template: str) -> Iterator[str]:
+def partitions() -> int:
+    """In how many partitions the messages of this test's database are."""
+    return 0
+
+
+# A story that must also hold where messages were partitioned when they were there already.
+also_partitioned = pytest.mark.parametrize("partitions", [0, PARTITIONS], ids=["one table", "partitioned"])
+
+
+@pytest.fixture
+def database_name(postgres: EmbeddedPostgres, template: str, partitions: int) -> Iterator[str]:
     """A database of this test's own."""
     with copied(postgres, f"test_{next(_numbers)}", template) as name:
+        if partitions:
+            partition(postgres.dsn("owner", database=name), partitions)
         yield name
 
 
@@ -340,6 +363,11 @@ def policy() -> Policy:
     return POLICY
 
 
+def at(minute: float) -> datetime:
+    """So many minutes after `EPOCH`."""
+    return EPOCH + timedelta(minutes=minute)
+
+
 def message(minute: float, content: str = HELLO, *, id: str | None = None, **fields: object) -> MessageIn:  # noqa: A002
     """A message said so many minutes after `EPOCH`."""
     given = {
@@ -347,6 +375,6 @@ def message(minute: float, content: str = HELLO, *, id: str | None = None, **fie
         "sender_id": "test:ann",
         "sender_name": "Ann",
         "content": content,
-        "sent_at": EPOCH + timedelta(minutes=minute),
+        "sent_at": at(minute),
     }
     return MessageIn.model_validate(given | fields)

@@ -14,7 +14,6 @@ from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.operations import backfill
-from pipeline.operations.backfill_kinds import Current
 from pipeline.operations.retention import prune, retention_of
 from pipeline.operations.sweep import sweep
 from pipeline.store.connections.database import Database
@@ -25,8 +24,8 @@ from schemas.messages import ChatIn
 from schemas.sessions import Message, Summary
 from schemas.settings import Settings
 from schemas.vectors import Vector
-from tests.conftest import TENANT, message
-from tests.harness.pipeline import CHAT, embed_all, learns, place, rows, run, summarizer
+from tests.conftest import TENANT, also_partitioned, message
+from tests.harness.pipeline import CHAT, current, embed_all, learns, look, place, rows, run, summarizer
 
 
 class Counting(DeterministicEmbedder):
@@ -140,10 +139,6 @@ def test_arrivals_whose_hint_and_work_were_lost_are_owed_again_by_the_sweep(
 # Backfills
 
 
-def current(rules: SessionPolicy, version: int = 1) -> Current:
-    return Current(rules=rules, summary_version=version, min_messages=4)
-
-
 def finish(database: Database, rules: SessionPolicy, policy: Policy, version: int = 1) -> None:
     """Let workers do a backfill and what it raises, as long as anything happens."""
     for _ in range(60):
@@ -153,15 +148,6 @@ def finish(database: Database, rules: SessionPolicy, policy: Policy, version: in
         done += embed_all(database, policy=policy)
         if not done:
             return
-
-
-def look(database: Database, now: Current, policy: Policy) -> int:
-    """Let a worker look at a backfill once; how many it claimed."""
-    with database.maintenance() as connection:
-        connection.execute(
-            text("UPDATE jobs SET due_at = now() WHERE due_at IS NOT NULL AND claimed IS NULL")
-        )
-    return runner.run(database, "backfill", backfill.backfiller(database, now), policy).claimed
 
 
 def state(database: Database) -> tuple[object, ...]:
@@ -310,6 +296,7 @@ def test_a_limit_ends_a_backfill_early(two_sessions: Database, rules: SessionPol
 # Pruning
 
 
+@also_partitioned
 def test_old_messages_go_with_their_vectors_and_sessions_keep_what_they_say(
     two_sessions: Database, settings: Settings, policy: Policy
 ) -> None:

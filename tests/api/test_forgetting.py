@@ -6,14 +6,11 @@ from urllib.parse import quote
 import httpx
 from sqlalchemy import text
 
-from pipeline.erasure import forget
-from pipeline.ingest.sessionize import SessionPolicy
-from pipeline.jobs.runner import Policy
 from pipeline.store.connections.database import Database
 from schemas.settings import Settings
 from tests.api.conftest import CHAT, body, problem_of, said
 from tests.conftest import TENANT
-from tests.harness.pipeline import run
+from tests.harness.pipeline import forget_all
 
 SLASHED = "matrix:!house/garden:example.org"
 IN_PATH = quote(SLASHED, safe="")
@@ -22,12 +19,6 @@ IN_PATH = quote(SLASHED, safe="")
 def contents(database: Database) -> list[str]:
     with database.tenant(TENANT) as connection:
         return list(connection.scalars(text("SELECT content FROM messages ORDER BY content")))
-
-
-def do_forget(database: Database, settings: Settings) -> None:
-    """What a worker does."""
-    policy = Policy(batch=10, lease_seconds=60, max_attempts=3)
-    run(database, "forget", forget.forgetter(database, SessionPolicy.of(settings)), policy)
 
 
 def test_a_user_is_forgotten_and_the_receipt_says_when_it_is_done(
@@ -39,7 +30,7 @@ def test_a_user_is_forgotten_and_the_receipt_says_when_it_is_done(
     receipt = begun.json()
     assert receipt["finished_at"] is None
     look = f"/v1/forget/{receipt['id']}"
-    do_forget(database, settings)
+    forget_all(database)
     done = client.get(look).json()
     assert (done["counts"]["messages"], done["given_up"], done["finished_at"] is None) == (1, None, False)
     assert "ann" not in json.dumps(done)
@@ -61,10 +52,10 @@ def test_a_tenant_is_forgotten_when_its_name_is_said_again(
     for wrong in ({}, {"confirm": "another"}, {"confirm": ""}, {"confirm": None}):
         problem = problem_of(client.post("/v1/forget", json={"kind": "tenant"} | wrong), 422)
         assert problem["field"] == "confirm"
-    do_forget(database, settings)
+    forget_all(database)
     assert contents(database) == ["mine"]
     assert client.post("/v1/forget", json={"kind": "tenant", "confirm": TENANT}).status_code == 202
-    do_forget(database, settings)
+    forget_all(database)
     assert contents(database) == []
     other = {"kind": "chat", "chat_id": CHAT, "confirm": CHAT}
     assert client.post("/v1/forget", json=other).status_code == 422
@@ -157,7 +148,7 @@ def test_a_group_that_became_a_supergroup_loses_nothing(
     late = client.post("/v1/messages", json=body(first, said(2, external_id="2"))).json()
     assert (late["accepted"], late["duplicates"]) == (1, 1)
     client.post("/v1/messages", json=body(said(3, "welcome", external_id="1"), chat=SUPER))
-    do_forget(database, settings)
+    forget_all(database)
     assert client.get(f"/v1/forget/{begun.json()['id']}").json()["counts"]["messages"] == 1
     for chat in (CHAT, SUPER):
         asked = {"chat_id": chat, "query": "what is the plumber called?"}

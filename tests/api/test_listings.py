@@ -10,8 +10,7 @@ from schemas.settings import Settings
 from tests.api.conftest import CHAT, body, problem_of, said
 from tests.conftest import POLICY
 from tests.harness.contexts import do_all
-from tests.memories.test_entity_graph import tell
-from tests.memories.test_learning import Talk
+from tests.harness.learning import Talk, tell
 from tests.waiting import rounds
 
 

@@ -1,15 +1,13 @@
 """The HTTP API as a process of its own, as uvicorn starts it: settings, logs, warm model, a clean end."""
 
 import json
-import os
 import resource
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from select import select
@@ -26,44 +24,13 @@ from ops.local.embedded.server import free_port
 from schemas.settings import Settings
 from tests.api.conftest import CHAT, body, said
 from tests.conftest import TENANT, copied, settings_of
+from tests.harness.api import environment, start, until_healthy
 from tests.mcp.conftest import HOUSE, over_http, talk
 from tests.waiting import SECONDS, until
 from workers.api import protocol
 from workers.api.protocol import MAX_CONNECTIONS
 
 CHECKOUT = Path(__file__).parents[2]
-
-
-def environment(settings: Settings, **changes: str) -> dict[str, str]:
-    assert settings.database_url
-    assert settings.redis_url
-    assert settings.api_key
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("BACKSCROLL_")}
-    return kept | {
-        "BACKSCROLL_DATABASE_URL": settings.database_url.get_secret_value(),
-        "BACKSCROLL_REDIS_URL": settings.redis_url.get_secret_value(),
-        "BACKSCROLL_API_KEY": settings.api_key.get_secret_value(),
-        "BACKSCROLL_EMBEDDING_PROVIDER": "deterministic",
-        **changes,
-    }
-
-
-def start(port: int, environment: dict[str, str], log: Path, processes: int = 1) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "workers.api", "--port", str(port), "--processes", str(processes)]
-    with log.open("wb") as out:
-        return subprocess.Popen(command, cwd=CHECKOUT, env=environment, stdout=out, stderr=out)
-
-
-def until_healthy(process: subprocess.Popen[bytes], client: httpx.Client, log: Path) -> None:
-    """Wait until the process answers."""
-
-    def is_healthy() -> bool:
-        assert process.poll() is None, log.read_text()
-        with suppress(httpx.TransportError):
-            return client.get("/healthz").status_code == 200
-        return False
-
-    until(is_healthy, f"{client.base_url} answers")
 
 
 Running = tuple[subprocess.Popen[bytes], httpx.Client]

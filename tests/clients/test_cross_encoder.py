@@ -19,7 +19,7 @@ from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import TENANT, Templates
 from tests.harness.contexts import CHAT, fill
-from tests.recall.rank.test_rerank import hit
+from tests.recall.found import aged
 
 
 class Prefers:
@@ -71,7 +71,7 @@ def test_without_its_answer_the_ranking_stays(database: Database, settings: Sett
 
 
 def test_none_falls_behind_what_was_not_read() -> None:
-    hits = [hit(n, 3.0 - n / 10) for n in range(6)]
+    hits = [aged(n, 3.0 - n / 10) for n in range(6)]
     found = rerank.add_reranker_scores(hits, [0.0, 0.5, 1.0])
     assert [each.candidate.id for each in found] == [2, 1, 0, 3, 4, 5]
     assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)

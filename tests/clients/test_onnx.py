@@ -17,6 +17,7 @@ from pipeline.clients.onnx.onnx_folder import DESCRIPTION, ENGLISH, GRAPH, MULTI
 from pipeline.memories.learned_memories import SAME_COSINE
 from schemas.errors import SettingsError
 from schemas.settings import Settings
+from tests.clients.answers import ANSWERS
 
 pytestmark = [
     pytest.mark.model,
@@ -106,14 +107,6 @@ def test_a_folder_says_how_its_model_is_used(folder: Path, embedder: OnnxEmbedde
 
 
 # Of many languages
-
-# the same question and its answer in languages of many scripts, beside an answer to another question
-ANSWERS = {
-    "wo liegt der ersatzschlüssel?": ("Der Schlüssel hängt hinter der Kellertür.", "Der Zug fährt um acht."),
-    "备用钥匙在哪里？": ("钥匙挂在地下室门后面。", "火车八点出发。"),
-    "أين المفتاح الاحتياطي؟": ("المفتاح معلق خلف باب القبو.", "القطار يغادر في الثامنة."),
-    "where is the spare key?": ("Der Schlüssel hängt hinter der Kellertür.", "The meeting is on Monday."),
-}
 
 
 @pytest.mark.parametrize("question", ANSWERS)

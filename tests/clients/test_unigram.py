@@ -12,7 +12,7 @@ from ops.dev.bench.talk import SENTENCES
 from ops.dev.eval.samples import catalogue, read_chat
 from pipeline.clients.onnx.onnx import Unigram, Vocabulary
 from pipeline.clients.onnx.onnx_folder import MULTILINGUAL, UNIGRAM
-from tests.clients.test_onnx import ANSWERS
+from tests.clients.answers import ANSWERS
 
 pytestmark = [
     pytest.mark.model,

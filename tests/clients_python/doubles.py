@@ -146,3 +146,27 @@ class Disk(sqlite3.Connection):
             raise sqlite3.OperationalError("database or disk is full")
         self._writes = verb != "BEGIN" and (self._writes or writes)
         return super().execute(statement, *parameters)
+
+
+ONE, TWO = "telegram:1", "telegram:2"
+
+
+def said(number: int, content: str = "good") -> Any:
+    return {"external_id": f"{number:03}", "sender_id": "x", "content": content}
+
+
+def names(*numbers: int) -> list[str]:
+    return [f"{number:03}" for number in numbers]
+
+
+def away(request: httpx.Request, api: Api) -> httpx.Response:
+    raise httpx.ConnectError("refused")
+
+
+def left(api: Api, path: Path, *contents: str) -> None:
+    """Leave messages in a buffer while the API is away."""
+    api.ill[ONE] = away
+    with api.client(path) as memory:
+        for number, content in enumerate(contents):
+            assert memory.add(ONE, said(number, content)) is False
+    api.ill, api.requests = {}, 0

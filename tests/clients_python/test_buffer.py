@@ -16,8 +16,8 @@ from backscroll_client import AsyncBackscroll, Backscroll, Message
 
 from ops.local.embedded.server import free_port
 from schemas.settings import Settings
-from tests.api.test_process import environment, start, until_healthy
 from tests.clients_python.conftest import CHAT
+from tests.harness.api import environment, start, until_healthy
 from tests.providers.http_server import Answered, serving
 
 # A bot that writes down each message before it hands it over, until it is killed.

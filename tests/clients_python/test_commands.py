@@ -6,10 +6,10 @@ from backscroll_client.commands import AWAY
 
 from ops.local.embedded.server import free_port
 from pipeline.erasure import forget
-from pipeline.jobs import runner
 from pipeline.store.connections.database import Database
 from tests.clients_python.conftest import BOILER, CHAT
-from tests.conftest import POLICY, SESSION_POLICY, TENANT
+from tests.conftest import TENANT
+from tests.harness.pipeline import forget_all
 
 ANA, BEN, DIRECT = "telegram:11", "telegram:12", "telegram:11"
 NUTS = "Ana ist allergisch gegen Nüsse 🥜"
@@ -68,7 +68,7 @@ def test_people_are_forgotten_when_they_say_so_twice_and_nobody_else_is(
     assert len(house.latest(CHAT)) == 3
     receipt = str(house.command("/forgetme yes", CHAT, BEN))
     assert receipt.startswith("Receipt ")
-    runner.run(database, "forget", forget.forgetter(database, SESSION_POLICY), POLICY)
+    forget_all(database)
     assert [message["content"] for message in house.latest(CHAT)] == ["bye"]
     assert forget.get(database, TENANT, int(receipt.split()[1].rstrip(":"))).finished_at is not None
 

@@ -14,8 +14,8 @@ from langgraph.store.memory import InMemoryStore
 
 from pipeline.store.connections.database import Database
 from schemas.settings import Settings
-from tests.api.test_forgetting import do_forget
 from tests.clients_python.conftest import BOILER, CHAT
+from tests.harness.pipeline import forget_all
 
 USERS, DOCS = ("users", "Мария"), ("docs", "家", "v1")
 LONG = ("tenants", "a/b", "x" * 300)
@@ -163,7 +163,7 @@ def test_a_users_items_are_theirs_and_go_with_them(
     # and a person who is forgotten takes theirs along
     memory.add(CHAT, {"sender_id": "telegram:13", "content": "moi"})
     memory.forget_user("telegram:13")
-    do_forget(database, settings)
+    forget_all(database)
     assert [item.key for item in store.search(())] == ["boiler"]
     with pytest.raises(Refused, match="forgotten"):
         store.put(("users", "telegram:13"), "prefs", {"text": "Likes 茶"})

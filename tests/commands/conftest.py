@@ -22,7 +22,7 @@ from pipeline.enrich import embed
 from pipeline.enrich.summaries import summarize
 from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
 from pipeline.enrich.summaries.summary_policy import SummaryPolicy
-from pipeline.ingest import history, languages, place
+from pipeline.ingest import accept, history, languages, place
 from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
@@ -30,9 +30,10 @@ from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current
 from pipeline.platforms.records import ImportOptions
 from pipeline.store.connections.database import Database
+from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.api.conftest import served
-from tests.conftest import CHECKOUT, MIGRATED, POLICY, TENANT, Templates
+from tests.conftest import CHECKOUT, MIGRATED, POLICY, TENANT, Templates, message
 from tests.harness.pipeline import learns
 from tests.waiting import ended, rounds
 from workers import broker
@@ -191,3 +192,18 @@ def whatsapp(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+def talk(database: Database, chat_id: str = "test:1", count: int = 6, tenant: str = TENANT) -> None:
+    given = [message(n, f"the boiler makes noise number {n}") for n in range(count)]
+    accept.accept(database, tenant, ChatIn(chat_id=chat_id), given, trace_id="request-1")
+
+
+Write = Callable[..., Path]
+
+
+def lines(*minutes: int) -> list[str]:
+    return [f"13/01/24, 10:{minute:02d} - Ana: message of {minute}" for minute in minutes]
+
+
+OLD, NEW = (DeterministicEmbedder(dimensions=size).space for size in (256, 384))

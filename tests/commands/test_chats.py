@@ -10,8 +10,7 @@ import pytest
 from pipeline.ingest import accept
 from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
-from tests.commands.conftest import CHAT, SAMPLE, Run
-from tests.commands.test_import import Write, lines
+from tests.commands.conftest import CHAT, SAMPLE, Run, Write, lines
 from tests.conftest import TENANT, message
 from tests.harness.pipeline import rows
 

@@ -17,14 +17,13 @@ from pipeline.operations import spaces as operations
 from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
-from tests.commands.conftest import CHAT, Run, Workers
-from tests.commands.test_jobs import kill
-from tests.commands.test_spaces import NEW, OLD
+from tests.commands.conftest import CHAT, NEW, OLD, Run, Workers
 from tests.conftest import CHECKOUT, TENANT, message
 from tests.guide.pages import PAGES, Page
 from tests.guide.pages import page as page_named
 from tests.harness.doctor import may_mend
-from tests.operations.test_spaces import owner_of
+from tests.harness.jobs import kill
+from tests.harness.owner import owner_of
 
 pytestmark = pytest.mark.usefixtures("house")
 
@@ -53,7 +52,7 @@ ELSEWHERE = {
     "echo": "",
     "pdftotext": "",
     "backscroll up": "ops/test_up.py",
-    "backscroll db upgrade --partitions": "partitioned/test_partitioning.py",
+    "backscroll db upgrade --partitions": "store/test_partitioning.py",
     "BACKSCROLL_DATABASE_READ_URL": "deployment/test_replica.py",
     "BACKSCROLL_DATABASE_URL": "deployment/test_failover.py",
     "BACKSCROLL_REDIS_URL": "deployment/test_failover.py",

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +16,14 @@ from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
-from tests.commands.conftest import Run, Workers
+from tests.commands.conftest import Run, Workers, Write, lines
 from tests.conftest import CHECKOUT, TENANT, message
 from tests.harness.doctor import found
 from tests.harness.pipeline import rows
 from tests.platforms.reading import FIXTURES
 
 CHAT = "whatsapp:Harbour House"
-Write = Callable[..., Path]
 COUNT = "SELECT count(*) FROM messages"
-
-
-def lines(*minutes: int) -> list[str]:
-    return [f"13/01/24, 10:{minute:02d} - Ana: message of {minute}" for minute in minutes]
 
 
 def test_a_chat_imported_is_a_chat_that_is_listed(run: Run, workers: Workers, whatsapp: Write) -> None:

@@ -7,31 +7,15 @@ from sqlalchemy import text
 
 from pipeline.ingest.accept import accept
 from pipeline.jobs import runner
-from pipeline.jobs.runner import Policy
 from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
-from tests.commands.conftest import Run, Workers
-from tests.conftest import TENANT, message
-from tests.harness.jobs import failing, pass_time
+from tests.commands.conftest import Run, Workers, talk
+from tests.conftest import POLICY, TENANT, message
+from tests.harness.jobs import kill, pass_time
 from tests.harness.refusals import as_owner, refuse
-from tests.waiting import rounds
 
 CHAT = "test:1"
-POLICY = Policy(batch=200, lease_seconds=60, max_attempts=3)
-
-
-def talk(database: Database, chat_id: str = CHAT, count: int = 6, tenant: str = TENANT) -> None:
-    given = [message(n, f"the boiler makes noise number {n}") for n in range(count)]
-    accept(database, tenant, ChatIn(chat_id=chat_id), given, trace_id="request-1")
-
-
-def kill(database: Database, kind: str) -> None:
-    """Let everything owed of a kind fail until it is given up."""
-    for _ in rounds("it is given up"):
-        if not runner.run(database, kind, failing(ValueError("model fell over")), POLICY).claimed:
-            break
-        pass_time(database)
 
 
 def statuses(database: Database) -> list[tuple[object, ...]]:

@@ -18,9 +18,9 @@ from pipeline.store.connections.database import Database
 from schemas.errors import PayloadRefused
 from schemas.people import Subject
 from schemas.settings import Settings
-from tests.commands.conftest import Run
-from tests.commands.test_jobs import kill, talk
+from tests.commands.conftest import Run, talk
 from tests.conftest import TENANT
+from tests.harness.jobs import kill
 from workers import resources
 from workers.app import make_app
 from workers.queues import ACCEPT

@@ -2,18 +2,16 @@
 
 import pytest
 
-from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.operations import spaces as operations
 from pipeline.store.connections.database import Database
 from schemas.settings import Settings
-from tests.commands.conftest import CHAT, Run, Workers
+from tests.commands.conftest import CHAT, NEW, OLD, Run, Workers
 from tests.conftest import TENANT
 from tests.harness.doctor import may_mend
-from tests.operations.test_spaces import owner_of
+from tests.harness.owner import owner_of
 
 pytestmark = pytest.mark.usefixtures("house")
 
-OLD, NEW = (DeterministicEmbedder(dimensions=size).space for size in (256, 384))
 MULTILINGUAL = "onnx/multilingual-e5-small/384"
 
 

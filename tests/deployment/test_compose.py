@@ -1,19 +1,16 @@
 """compose.yaml is valid, confined, without default passwords, and names nothing that is not there."""
 
-import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 import typer
-import yaml
 
 from ops import cli
 from ops.local import processes
@@ -24,6 +21,7 @@ from schemas.load_settings import OTHERS
 from schemas.settings import PREFIX, Settings
 from tests.deployment.conftest import CHECKOUT, VARIABLE, ours
 from tests.guide.pages import Page
+from tests.harness.monitoring import FOLDER, rules
 from workers.api.app import make_web_app
 from workers.queues import QUEUES
 from workers.resources import Resources
@@ -253,33 +251,6 @@ def test_postgres_has_the_settings_that_were_measured_and_keep_texts_out_of_its_
     with psycopg.connect(postgres.dsn("app")) as connection:
         known = connection.execute("SELECT name FROM pg_settings").fetchall()
     assert given.keys() <= {name.casefold() for (name,) in known}
-
-
-FOLDER = CHECKOUT / "ops" / "monitoring"
-METRIC = re.compile(r"\bbackscroll_\w+|\bup\b")
-
-
-def rules() -> list[dict[str, Any]]:
-    (group,) = yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"]
-    return list(group["rules"])
-
-
-def expressions() -> Iterator[tuple[str, str]]:
-    """Each expression of the rules, the dashboard and the scaling, with the text that shows its labels."""
-    for rule in rules():
-        yield rule["expr"], rule["annotations"]["summary"]
-    for panel in json.loads((FOLDER / "grafana" / "backscroll.json").read_text())["panels"]:
-        for target in panel.get("targets", ()):
-            yield target["expr"], target["legendFormat"]
-    for scaled in yaml.safe_load_all((FOLDER / "keda.yaml").read_text()):
-        for trigger in scaled["spec"].get("triggers", ()):
-            yield trigger["metadata"]["query"], ""
-
-
-def labels_named(expression: str, told: str) -> set[str]:
-    matched = re.findall(r"[{,] *(\w+) *[=!]", expression)
-    grouped = re.findall(r"\b(?:by|ignoring|on) \((\w+)\)", expression)
-    return {*matched, *grouped, *re.findall(r"\$labels\.(\w+)", told), *re.findall(r"\{\{(\w+)\}\}", told)}
 
 
 def test_every_rule_names_a_command_and_a_section_that_exist() -> None:

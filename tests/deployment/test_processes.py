@@ -20,7 +20,7 @@ from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
 from ops.local.embedded.server import free_port
 from schemas.settings import PREFIX, Settings
-from tests.api.test_process import environment as of_api
+from tests.harness.api import environment as of_api
 
 Services = dict[str, dict[str, Any]]
 START_SECONDS = 60

@@ -14,8 +14,7 @@ from schemas.search import SearchQuery
 from schemas.settings import Settings
 from schemas.vectors import Vector
 from tests.conftest import SESSION_POLICY, TENANT, message
-from tests.enrich.test_embed import owe as say
-from tests.harness.pipeline import CHAT, embed_all, rows
+from tests.harness.pipeline import CHAT, embed_all, rows, say
 
 CHUNKS = """
     SELECT external_id, chunk_index FROM messages JOIN message_vectors ON message_id = id ORDER BY id, chunk_index

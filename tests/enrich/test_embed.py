@@ -10,7 +10,6 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.factory import make_embedder
 from pipeline.enrich import embed, embed_texts
 from pipeline.erasure import edits
-from pipeline.ingest import accept
 from pipeline.jobs import runner
 from pipeline.jobs.dead_letters import JobFilter, listing
 from pipeline.jobs.runner import Outcome
@@ -23,8 +22,8 @@ from schemas.errors import ProviderFailed
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace, Vector
 from tests.clients.embedding_server import embedding_server
-from tests.conftest import POLICY, SESSION_POLICY, TENANT, message
-from tests.harness.pipeline import CHAT, place, rows
+from tests.conftest import POLICY, SESSION_POLICY, TENANT
+from tests.harness.pipeline import CHAT, Meanwhile, rows, say
 from tests.harness.refusals import as_owner
 
 POISON = "aconite"
@@ -52,13 +51,6 @@ def raising(error: Exception) -> Callable[[list[Vector]], list[Vector]]:
     return fail
 
 
-def owe(database: Database, *contents: str) -> None:
-    """Messages of these contents that are placed and owed their vectors."""
-    said = [message(n / 10, content, id=f"m{n}") for n, content in enumerate(contents)]
-    accept.accept(database, TENANT, CHAT, said)
-    place(database)
-
-
 def embed_once(database: Database, client: DeterministicEmbedder) -> Outcome:
     return runner.run(database, "embed", embed.embedder(database, client), POLICY)
 
@@ -82,7 +74,7 @@ def test_one_text_that_breaks_the_model_takes_no_other_with_it(database: Databas
     # Given one poisonous text among many
     contents = [f"message number {n}" for n in range(count)]
     contents[count // 3] = f"some {POISON} for you"
-    owe(database, *contents)
+    say(database, *contents)
     model = Model(FAILURES[how])
     embed_once(database, model)
     # Then all others have their vectors, and it waits for an operator with its reason
@@ -99,7 +91,7 @@ def test_one_text_that_breaks_the_model_takes_no_other_with_it(database: Databas
 def test_a_text_too_long_for_the_model_is_embedded_by_its_beginning(database: Database) -> None:
     ending = "z" * 8
     long = f"{'word ' * 300}{ending}"
-    owe(database, *[f"{'other ' * 250}{n}" for n in range(7)], long)
+    say(database, *[f"{'other ' * 250}{n}" for n in range(7)], long)
     model = Model(raising(ProviderFailed("too long")), word=ending)
     embed_once(database, model)
     assert len(embedded(database)) == 8
@@ -108,7 +100,7 @@ def test_a_text_too_long_for_the_model_is_embedded_by_its_beginning(database: Da
 
 
 def test_an_outage_costs_two_calls_and_no_attempts(database: Database) -> None:
-    owe(database, *(f"message number {n}" for n in range(40)))
+    say(database, *(f"message number {n}" for n in range(40)))
     model = Model(raising(ProviderFailed("it answers 500")), word="")
     outcome = embed_once(database, model)
     assert (outcome.finished, outcome.failed) == (0, 40)
@@ -127,7 +119,7 @@ def test_a_claim_that_takes_too_long_is_handed_back_in_part_and_nothing_of_it_is
     # Given a model that takes longer for a portion than a turn lasts
     monkeypatch.setattr(embed, "TURN_SECONDS", 0.0)
     monkeypatch.setattr(embed, "PORTION", 4)
-    owe(database, *(f"message number {n}" for n in range(10)))
+    say(database, *(f"message number {n}" for n in range(10)))
     # When it has had its turn, then there are the vectors of one portion, and the rest is due, untried
     first = embed_once(database, DeterministicEmbedder())
     assert first.follows == {"embed"}
@@ -141,21 +133,8 @@ def test_a_claim_that_takes_too_long_is_handed_back_in_part_and_nothing_of_it_is
     assert rows(database, "SELECT count(*) FROM jobs WHERE kind = 'embed' AND due_at IS NOT NULL") == [(0,)]
 
 
-class Meanwhile(DeterministicEmbedder):
-    """Lets something happen while it works, once."""
-
-    def __init__(self, act: Callable[[], object]) -> None:
-        super().__init__()
-        self.act = act
-
-    def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
-        act, self.act = self.act, lambda: None
-        act()
-        return super().embed_documents(texts)
-
-
 def test_a_message_that_is_deleted_before_it_was_embedded_is_no_failure(database: Database) -> None:
-    owe(database, "one", "two", "three")
+    say(database, "one", "two", "three")
     client = Meanwhile(lambda: edits.delete(database, TENANT, CHAT.chat_id, "m1", SESSION_POLICY))
     assert embed_once(database, client).failed == 0
     assert embedded(database) == ["m0", "m2"]
@@ -178,7 +157,7 @@ def test_the_first_worker_measures_what_cosines_stand_for_and_searches_give_them
 ) -> None:
     as_owner(settings, "UPDATE embedding_spaces SET provider = 'sentence-transformers', model = 'mine'")
     asked, said = "where is the boat key?", "Bo left some key in the yard, maybe behind the shed"
-    owe(database, said, "Где ключ?")
+    say(database, said, "Где ключ?")
     embed_once(database, Mine())
     with database.tenant(TENANT) as connection:
         space = vectors.active_space(connection)
@@ -196,7 +175,7 @@ def test_the_first_worker_measures_what_cosines_stand_for_and_searches_give_them
 
 
 def test_what_a_server_embeds_is_noted_with_its_price(database: Database, settings: Settings) -> None:
-    owe(database, "the plumber is called Beatriz", "the boiler is new")
+    say(database, "the plumber is called Beatriz", "the boiler is new")
     prices = Prices(by_model={"mine": Price(input=100.0)})
     named = {"embedding_provider": "ollama", "embedding_model": "mine"}
     with embedding_server() as server:

@@ -16,9 +16,8 @@ from schemas.errors import ProviderUnavailable
 from schemas.facts import Fact
 from schemas.sessions import Message
 from tests.conftest import TENANT
-from tests.enrich.test_fact_prompts import GOOD, KNOWN, PEOPLE
-from tests.enrich.test_prompts import message
 from tests.harness.pipeline import CHAT, rows
+from tests.harness.prompts import GOOD, KNOWN, PEOPLE, message
 from tests.llm.chat_models import Reply, ScriptedModel
 from tests.llm.conftest import Claiming, claiming  # noqa: F401 -- a fixture
 

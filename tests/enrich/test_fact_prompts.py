@@ -19,7 +19,7 @@ from pipeline.enrich.protocols import People
 from pipeline.enrich.summaries.prompts import InvalidAnswer
 from schemas.facts import CATEGORIES, Fact, KnownFact
 from schemas.sessions import Message
-from tests.enrich.test_prompts import message
+from tests.harness.prompts import GOOD, KNOWN, PEOPLE, message
 
 ATTACKS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("fact_attacks.json").read_text())
 SAID = (
@@ -28,38 +28,6 @@ SAID = (
     ("Ann", "then I bake an almond cake only for myself"),
     ("Ben", "Tom starts at the harbour office on Monday by the way"),
 )
-PEOPLE = People(
-    kind="group",
-    names={"Ann": "test:Ann", "Ben": "test:Ben", "Tom Reis": "test:Tom", "Mallory": "test:Mallory"},
-    agent="Harbour",
-)
-GOOD = {
-    "content": "Ann lives in Porto, in a flat with a terrace.",
-    "category": "fact",
-    "about": "speaker",
-    "subject": "Ann",
-    "attribute": "home",
-    "value": "porto",
-    "confidence": 0.9,
-    "importance": 7,
-    "messages": [1],
-    "holds_from": None,
-    "holds_until": None,
-    "replaces": [],
-}
-KNOWN = [
-    KnownFact(
-        id=UUID(int=number),
-        content=content,
-        subject=subject,
-        attribute="home",
-        value=value,
-        said_at=datetime(2026, 1, 5, 23, 30, tzinfo=UTC),
-    )
-    for number, (content, subject, value) in enumerate(
-        (("Ann lives in Lisbon.", "Ann", "lisbon"), ("Ben lives in Faro.", "Ben", "faro")), start=1
-    )
-]
 
 
 def talk(*more: tuple[str, str], role: str = "user") -> list[Message]:

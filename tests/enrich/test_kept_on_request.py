@@ -6,14 +6,20 @@ import pytest
 
 from pipeline.enrich.facts.kept_on_request import RequestExtractor
 from pipeline.enrich.protocols import People
+from pipeline.store.connections.database import Database
 from pipeline.text.fencing import CLOSE, OPEN
 from schemas.facts import Fact
-from tests.memories.test_learning import DIRECT as CHAT
-from tests.memories.test_learning import Talk, talk  # noqa: F401 -- a fixture
+from tests.harness.learning import DIRECT as CHAT
+from tests.harness.learning import Talk
 from tests.text.builders import conversation, listed, message
 
 DIRECT = People(kind="direct", names={"Ann": "telegram:Ann"}, agent="Pip")
 GROUP = replace(DIRECT, kind="group", names={"Ann": "telegram:Ann", "Боб": "telegram:Боб"})
+
+
+@pytest.fixture
+def talk(database: Database) -> Talk:
+    return Talk(database)
 
 
 def kept(*lines: str, people: People = DIRECT, role: str = "user") -> list[Fact]:
@@ -128,7 +134,7 @@ def test_what_is_taken_back_soon_is_not_kept(said: str, wrong: str) -> None:
     assert len(kept(said, *["ok"] * 9, wrong)) == 1
 
 
-def test_in_another_session_it_is_corrected_too(talk: Talk) -> None:  # noqa: F811
+def test_in_another_session_it_is_corrected_too(talk: Talk) -> None:
     # Given what Ann told a bot
     talk.reading = RequestExtractor()
     said = ["remember that my exam is on Friday", "merk dir, dass der Code 4711 ist", "call me Bea"]

@@ -2,7 +2,7 @@
 
 import json
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from pipeline.enrich.summaries import prompts
 from pipeline.enrich.summaries.prompts import InvalidAnswer
 from pipeline.text.tokens import estimate_line
 from schemas.sessions import Message, Summary
-from tests.text import builders
+from tests.harness.prompts import message
 
 ATTACKS: list[dict[str, str]] = json.loads(Path(__file__).with_name("attacks.json").read_text())
 SAID = (
@@ -32,11 +32,6 @@ GOOD = {
     "action_items": [],
     "entities": ["Ann", "Ben"],
 }
-
-
-def message(number: int, speaker: str, content: str) -> Message:
-    at = datetime(2026, 3, 2, 23, 30, tzinfo=UTC) + timedelta(minutes=number)
-    return builders.message(content, speaker, id=number)._replace(sent_at=at)
 
 
 def talk(*more: tuple[str, str]) -> list[Message]:

@@ -2,7 +2,6 @@
 
 import itertools
 import random
-from datetime import datetime, timedelta
 
 import pytest
 
@@ -13,14 +12,9 @@ from pipeline.ingest import accept
 from pipeline.jobs import runner
 from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
-from tests.conftest import EPOCH, POLICY, SESSION_POLICY, TENANT, message
-from tests.enrich.test_embed import Meanwhile
-from tests.harness.pipeline import CHAT, embed_all, learns, place, rows, run, summarizer
+from tests.conftest import POLICY, SESSION_POLICY, TENANT, also_partitioned, at, message
+from tests.harness.pipeline import CHAT, Meanwhile, embed_all, place, rows, work
 from tests.harness.sessions import expected, stored
-
-
-def at(minute: float) -> datetime:
-    return EPOCH + timedelta(minutes=minute)
 
 
 def edit(database: Database, id: str, content: str, minute: float) -> edits.Changed:  # noqa: A002
@@ -29,15 +23,6 @@ def edit(database: Database, id: str, content: str, minute: float) -> edits.Chan
 
 def delete(database: Database, id: str) -> edits.Changed:  # noqa: A002
     return edits.delete(database, TENANT, CHAT.chat_id, id, SESSION_POLICY)
-
-
-def work(database: Database) -> None:
-    place(database)
-    run(database, "summarize", summarizer(database))
-    # what is learned is embedded, and then compared with what is known
-    for _ in range(2):
-        run(database, "extract", learns(database))
-        embed_all(database)
 
 
 @pytest.fixture
@@ -114,6 +99,7 @@ def test_a_vector_of_the_old_text_that_is_in_flight_is_thrown_away(database: Dat
 # Deletions
 
 
+@also_partitioned
 def test_a_deleted_message_is_gone_with_all_that_was_made_of_it(remembered: Database) -> None:
     assert delete(remembered, "m4").outcome == "deleted"
     for _ in ("at once", "and for good"):

@@ -20,7 +20,7 @@ from schemas.messages import ChatIn
 from schemas.people import Subject
 from schemas.settings import Settings
 from tests.conftest import SESSION_POLICY, TENANT, message
-from tests.harness.pipeline import CHAT, place, rows, run
+from tests.harness.pipeline import CHAT, forget_all, place, rows
 from tests.waiting import SECONDS, until
 
 OTHER = ChatIn(chat_id="test:other")
@@ -82,7 +82,7 @@ def test_an_edit_that_waits_for_forgetting_brings_nothing_back(database: Databas
         with database.tenant(TENANT) as connection:
             chats.lock_exclusively(connection, CHAT.chat_id)
             # Given that her forgetting comes to the chat first, and then an edit of what she said
-            forgetting = pool.submit(run, database, "forget", forget.forgetter(database, SESSION_POLICY))
+            forgetting = pool.submit(forget_all, database)
             until_somebody_waits(database)
             new = edits.NewText(CHAT.chat_id, "m", "der Schlüssel 🗝", None)
             edit = pool.submit(edits.edit, database, TENANT, new, SESSION_POLICY)
@@ -221,5 +221,5 @@ def test_a_worker_finishes_a_broken_deletion(talked: Database, monkeypatch: pyte
             edits.delete(talked, TENANT, CHAT.chat_id, "z", SESSION_POLICY)
     with talked.tenant(TENANT) as connection:
         connection.execute(text("UPDATE jobs SET due_at = now() WHERE kind = 'forget'"))
-    run(talked, "forget", forget.forgetter(talked, SESSION_POLICY))
+    forget_all(talked)
     assert rows(talked, "SELECT chat_id FROM messages WHERE external_id = 'z'") == [(OTHER.chat_id,)]

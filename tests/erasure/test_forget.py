@@ -3,9 +3,6 @@
 import pytest
 from sqlalchemy import text
 
-from pipeline.enrich.summaries import rollups, summarize
-from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
-from pipeline.enrich.summaries.summary_policy import SummaryPolicy
 from pipeline.erasure import derived, edits, export, forget, forget_steps
 from pipeline.erasure.forget import forget_again, suppressed
 from pipeline.ingest import accept
@@ -16,81 +13,20 @@ from pipeline.store.api_keys import add_source, find
 from pipeline.store.connections.database import Database
 from schemas.bots import KeyIn, Rotation, SourceIn
 from schemas.memories import MemoryCorrection, MemoryIn, MemoryPromotion
-from schemas.messages import ChatIn, MessageIn
-from schemas.people import Receipt, Subject
-from tests.conftest import MIGRATED, SESSION_POLICY, TENANT, Templates, message
-from tests.erasure.test_edits import at
-from tests.harness.pipeline import embed_all, learns, place, rows, run
-from tests.llm.chat_models import ScriptedModel, retold, summarizing
-from tests.tables import OF_TENANTS, TABLES
-
-GROUP = ChatIn(chat_id="test:group", title="Group")
-DIRECT = ChatIn(chat_id="test:direct", kind="direct", title="Zora")
-ZORA = Subject(kind="user", sender_id="test:zora")
-
-
-def conversation(hour: int) -> list[MessageIn]:
-    """Zora tells secrets among others, in a group."""
-    said = [
-        message(hour * 60 + n, f"the boiler shows error E{40 + n} again", id=f"g{hour}-{n}") for n in range(8)
-    ]
-    for n in (2, 5):
-        said[n] = message(
-            hour * 60 + n,
-            f"my zebrafish number {hour}{n} lives at Rua Augusta {hour}. {NAMES.get((hour, n), '')}",
-            id=f"g{hour}-{n}",
-            sender_id="test:zora",
-            sender_name="Zora",
-        )
-    return said
-
-
-# What Zora wants to be called, by hour and number: the later supersedes the earlier.
-NAMES = {(0, 5): "Bot, call me Zebrafish Bay.", (2, 5): "Bot, call me Zebrafish Hill."}
-
-
-def work(database: Database) -> None:
-    """Let workers do everything that is owed, forgetting aside."""
-    place(database)
-    rolling = summarize.summarizer(
-        database, ExtractiveSummarizer(), SummaryPolicy(min_messages=4, version=1, rollup_after_seconds=0.0)
-    )
-    run(database, "summarize", rolling)
-    rolling_up = rollups.roller(database, summarizing(database, ScriptedModel(retold)), version=1)
-    run(database, "rollup", rolling_up)
-    # what is learned is embedded, and then compared with what is known
-    for _ in range(2):
-        run(database, "extract", learns(database))
-        embed_all(database)
-
-
-def fill(database: Database) -> None:
-    """Ten sessions of a group with Zora in all of them, a chat of hers alone, and memories of her."""
-    accept.accept(database, TENANT, GROUP, [m for hour in range(10) for m in conversation(2 * hour)])
-    zora = [
-        message(n, f"zebrafish diary, page {n}", id=f"d{n}", sender_id="test:zora", sender_name="Zora")
-        for n in range(5)
-    ]
-    accept.accept(database, TENANT, DIRECT, zora)
-    remember(database, TENANT, MemoryIn(scope="user", user_id="test:zora", content="keeps zebrafish"))
-    remember(database, TENANT, MemoryIn(scope="organization", content="The boiler is old."))
-    work(database)
-    with database.tenant(TENANT) as connection:
-        # derived from what Zora said
-        connection.execute(
-            text("""
-                INSERT INTO memories (tenant_id, id, scope, type, content, content_hash, source_session_id)
-                SELECT 'default', gen_random_uuid(), 'organization', 'fact', 'a zebrafish lives here', '', min(id)
-                FROM conversation_sessions
-            """)
-        )
-    work(database)
-    edits.edit(
-        database, TENANT, edits.NewText(GROUP.chat_id, "g0-2", "my zebrafish moved", None), SESSION_POLICY
-    )
-    assert everywhere(database, "zebrafish")
-    assert {"memories.content", "memory_evidence.content"} <= set(everywhere(database, "Zebrafish Bay"))
-    assert rows(database, "SELECT count(*) FROM memory_supersessions") == [(1,)]
+from schemas.people import Subject
+from tests.conftest import MIGRATED, SESSION_POLICY, TENANT, Templates, also_partitioned, at, message
+from tests.harness.forgetting import (
+    DIRECT,
+    GROUP,
+    ZORA,
+    conversation,
+    everywhere,
+    fill,
+    forgotten,
+    work,
+)
+from tests.harness.pipeline import forget_all, rows
+from tests.tables import OF_TENANTS
 
 
 @pytest.fixture
@@ -104,37 +40,7 @@ def remembered(database: Database) -> Database:
     return database
 
 
-def everywhere(database: Database, words: str) -> list[str]:
-    """The columns, of all tables that Postgres knows of, in which a text stands."""
-    with database.tenant(TENANT) as connection:
-        columns = connection.execute(
-            text("""
-                SELECT table_name, column_name, data_type FROM information_schema.columns
-                WHERE table_schema = 'public' AND udt_name <> 'halfvec' ORDER BY 1, 2
-            """)
-        ).all()
-        assert {table for table, _, _ in columns} >= set(TABLES)
-        found = []
-        for table, column, kind in columns:
-            shown = f"encode({column}, 'escape')" if kind == "bytea" else f"CAST({column} AS text)"
-            count = connection.scalar(
-                text(f"SELECT count(*) FROM {table} WHERE {shown} ILIKE :words"), {"words": f"%{words}%"}
-            )
-            if count:
-                found.append(f"{table}.{column}")
-    return found
-
-
-def finish(database: Database) -> None:
-    run(database, "forget", forget.forgetter(database, SESSION_POLICY))
-
-
-def forgotten(database: Database, subject: Subject) -> Receipt:
-    receipt = forget.start(database, TENANT, subject)
-    finish(database)
-    return forget.get(database, TENANT, receipt.id)
-
-
+@also_partitioned
 def test_nothing_of_a_forgotten_user_stands_in_any_column_of_any_table(remembered: Database) -> None:
     assert forget.plan(remembered, TENANT, ZORA) == {"messages": 25, "chats": 2, "memories": 3, "queries": 0}
     receipt = forgotten(remembered, ZORA)
@@ -206,12 +112,12 @@ def test_a_killed_forgetting_is_finished(remembered: Database, monkeypatch: pyte
     receipt = forget.start(remembered, TENANT, ZORA)
     monkeypatch.setattr(derived, "erase_messages", until_killed)
     with pytest.raises(Killed):
-        finish(remembered)
+        forget_all(remembered)
     left = rows(remembered, "SELECT count(*) FROM messages WHERE sender_id = 'test:zora'")[0][0]
     assert 0 < left < 25  # type: ignore[operator]
     # meanwhile nothing comes back
     assert accept.accept(remembered, TENANT, GROUP, conversation(0)).kept_out == 2
-    finish(remembered)
+    forget_all(remembered)
     work(remembered)
     assert everywhere(remembered, "zora") == everywhere(remembered, "zebrafish") == []
     assert forget.get(remembered, TENANT, receipt.id).counts["messages"] == 25
@@ -267,7 +173,7 @@ def test_keys_and_sources_name_nothing_that_was_forgotten(remembered: Database) 
         api_keys.create(remembered, TENANT, KeyIn(label=label, scopes=["ingest"], chats=given))
     # a chat that is only removed may be imported again
     receipt = forget.remove(remembered, TENANT, DIRECT.chat_id)
-    finish(remembered)
+    forget_all(remembered)
     assert kept() == [("Зора's own", chats[:1]), ("zora's", chats), ("everybody's", None)]
     accept.accept(remembered, TENANT, DIRECT, [message(2, "again", id="again")])
     forgotten(remembered, Subject(kind="chat", chat_id=DIRECT.chat_id))

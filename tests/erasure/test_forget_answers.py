@@ -16,7 +16,7 @@ from schemas.payloads import ContextQuery
 from schemas.people import Subject
 from schemas.settings import Settings
 from tests.conftest import SESSION_POLICY, TENANT, Templates, message
-from tests.erasure.test_forget import everywhere, forgotten, work
+from tests.harness.forgetting import everywhere, forgotten, work
 from tests.harness.pipeline import embed_all, rows
 
 GROUP = ChatIn(chat_id="test:group")

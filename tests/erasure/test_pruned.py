@@ -11,9 +11,9 @@ from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn, MessageIn
 from schemas.people import Subject
 from schemas.settings import Settings
-from tests.conftest import SESSION_POLICY, TENANT, message
-from tests.erasure.test_forget import everywhere, finish, forgotten, work
-from tests.harness.pipeline import rows
+from tests.conftest import SESSION_POLICY, TENANT, also_partitioned, message
+from tests.harness.forgetting import everywhere, forgotten, work
+from tests.harness.pipeline import forget_all, rows
 
 GROUP, DIRECT = ChatIn(chat_id="test:group"), ChatIn(chat_id="test:direct", kind="direct")
 OTHER = ChatIn(chat_id="test:other")
@@ -94,6 +94,7 @@ def test_somebody_of_the_same_name_gets_and_takes_nothing_of_anothers(talk: Talk
     assert talk.exported(KIM) == ["test:direct"]
 
 
+@also_partitioned
 def test_nothing_is_left_of_who_is_forgotten_after_all_their_messages_were_pruned(talk: Talk) -> None:
     talk.store(DIRECT, diary())
     talk.store(GROUP, [*diary(minute=100), *chat(100.5)])
@@ -145,7 +146,7 @@ def test_sessions_that_are_joined_or_moved_after_they_were_pruned_stay_whose_the
     talk.store(GROUP, [message(30, "the plumber is Beatriz", id="late")])
     assert talk.exported(KIM) == ["test:group"]
     chat_moves.start(talk.database, TENANT, GROUP.chat_id, OTHER.chat_id)
-    finish(talk.database)
+    forget_all(talk.database)
     work(talk.database)
     assert talk.exported(KIM) == talk.exported("test:ann") == ["test:other"]
     talk.forget(KIM)

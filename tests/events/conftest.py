@@ -1,16 +1,16 @@
 """An HTTP API for stories of events, and the payloads written for them."""
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import text
 
-from pipeline.erasure import forget
 from pipeline.store.connections.database import Database
 from tests.api.conftest import client, serve, standing_client
-from tests.conftest import SESSION_POLICY, TENANT
-from tests.harness.pipeline import run
+from tests.conftest import TENANT
+from tests.harness.pipeline import forget_all, place
 
 __all__ = ["client", "serve", "standing_client"]
 
@@ -75,7 +75,7 @@ def members(database: Database, chat_id: str) -> list[str]:
 def require(database: Database, case: dict[str, Any]) -> None:
     """Everything that a case says is stored, once a worker has done its part, and nothing else in its chats."""
     if case.get("works"):
-        run(database, "forget", forget.forgetter(database, SESSION_POLICY))
+        forget_all(database)
     if "stored" in case:
         assert stored(database, case) == expected(case), case["name"]
     if "chats" in case:
@@ -84,3 +84,16 @@ def require(database: Database, case: dict[str, Any]) -> None:
         assert [former, new] in [[chat[0], chat[3]] for chat in told(database, case)]
     if "members" in case:
         assert members(database, case["chat"]) == case["members"]
+
+
+AT = 1_790_000_000
+
+
+def work(database: Database) -> None:
+    forget_all(database)
+    place(database)
+
+
+def telegram(**change: Any) -> dict[str, Any]:
+    message = copy.deepcopy(cases("telegram")[0]["send"][0]["message"])
+    return {"update_id": 1, "message": message | {"chat": {"id": -1999, "type": "group"}} | change}

@@ -10,9 +10,9 @@ from pipeline.erasure import forget
 from pipeline.people import identities
 from pipeline.store.connections.database import Database
 from schemas.people import Subject
-from tests.conftest import SESSION_POLICY, TENANT
-from tests.events.test_numbers import AT, work
-from tests.harness.pipeline import run
+from tests.conftest import TENANT
+from tests.events.conftest import AT, work
+from tests.harness.pipeline import forget_all
 
 CLINIC, SHOP, PERSON = "111", "222", "351911000"
 SECRET, OTHER = "O exame deu positivo.", "¿Sigue en venta la bici?"
@@ -169,7 +169,7 @@ def test_a_number_moves_on_in_the_chats_with_all_accounts(client: httpx.Client, 
         f"whatsapp:{PERSON}@{SHOP}": [OTHER],
     }
     forget.start(database, TENANT, Subject(kind="user", sender_id="whatsapp:44"))
-    run(database, "forget", forget.forgetter(database, SESSION_POLICY))
+    forget_all(database)
     send(
         client,
         "whatsapp",

@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from pipeline.store.connections.database import Database
 from tests.conftest import TENANT
-from tests.events.test_numbers import work
+from tests.events.conftest import work
 
 AT = 1_790_000_000
 ANA, MAL = 11, 22

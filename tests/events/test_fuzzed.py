@@ -11,12 +11,10 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from pipeline.erasure import forget
 from pipeline.store.connections.database import Database
-from tests.conftest import SESSION_POLICY, TENANT
+from tests.conftest import TENANT
 from tests.events.conftest import PAYLOADS, cases
-from tests.harness.pipeline import run
-from tests.harness.sessions import place_all
+from tests.harness.pipeline import forget_all, place
 
 EVENTS = int(os.environ.get("FUZZED_EVENTS", "240"))
 """Sent in all; `FUZZED_EVENTS=10000` takes some minutes."""
@@ -102,8 +100,8 @@ def test_whatever_comes_is_answered_and_stored_whole_or_not_at_all(
         before = now
         if number % 40 == 39:
             # what is owed is done without a failure, too
-            run(database, "forget", forget.forgetter(database, SESSION_POLICY))
-            place_all(database)
+            forget_all(database)
+            place(database)
             before = stored(database)
     assert answers[200] > EVENTS / 3
     assert answers[422] > EVENTS / 20

@@ -16,8 +16,7 @@ from schemas.bots import PLATFORMS, REASONS
 from schemas.messages import MAX_CONTENT_BYTES
 from tests.api.conftest import problem_of
 from tests.conftest import TENANT
-from tests.events.conftest import cases
-from tests.events.test_refusals import telegram
+from tests.events.conftest import cases, telegram
 from tests.harness.pipeline import rows
 from tests.harness.sources import SECRETS, add, send, signed
 

@@ -16,11 +16,9 @@ from pipeline.store.connections.database import Database
 from schemas.digests import DailyDigestIn
 from schemas.people import Subject
 from schemas.settings import Settings
-from tests.conftest import SESSION_POLICY, TENANT
-from tests.harness.pipeline import run
-from tests.harness.sessions import place_all
+from tests.conftest import TENANT
+from tests.events.conftest import AT, work
 
-AT = 1_790_000_000
 OLD, NEW = "351911000", "351922000"
 FIRST, LATER, OTHER = "O gato chama-se Miró.", "ミロは六歳です", "Я ищу велосипед."
 
@@ -101,11 +99,6 @@ def send(client: httpx.Client, database: Database, on: Platform, *payloads: Any,
         assert set(answer.json()["left_out"]) <= {"kept_out"}, answer.text
         if works:
             work(database)
-
-
-def work(database: Database) -> None:
-    run(database, "forget", forget.forgetter(database, SESSION_POLICY))
-    place_all(database)
 
 
 def said(database: Database) -> dict[str, list[tuple[str, str]]]:

@@ -10,8 +10,8 @@ from pipeline.erasure import forget
 from pipeline.people import identities
 from pipeline.store.connections.database import Database
 from schemas.people import Subject
-from tests.conftest import SESSION_POLICY, TENANT
-from tests.harness.pipeline import run
+from tests.conftest import TENANT
+from tests.harness.pipeline import forget_all
 
 NUMBER, HIDDEN, LID = "351911000", "PT.7261", "88217@lid"
 
@@ -58,7 +58,7 @@ def send(client: httpx.Client, database: Database, platform: str, *payloads: Any
     for payload in payloads:
         answer = client.post(f"/v1/events/{platform}", json=payload)
         assert answer.status_code == 200, answer.text
-        run(database, "forget", forget.forgetter(database, SESSION_POLICY))
+        forget_all(database)
 
 
 def chats(database: Database) -> dict[str, int]:

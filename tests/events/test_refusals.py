@@ -1,6 +1,5 @@
 """Events that cannot be: each gets its status and a sentence, and nothing of it is half stored."""
 
-import copy
 import json
 import random
 from typing import Any
@@ -15,14 +14,9 @@ from sqlalchemy import text
 from pipeline.store.connections.database import Database
 from tests.api.conftest import problem_of
 from tests.conftest import TENANT
-from tests.events.conftest import PAYLOADS, cases
+from tests.events.conftest import PAYLOADS, cases, telegram
 
 PLATFORMS = sorted(path.stem for path in PAYLOADS.glob("*.json"))
-
-
-def telegram(**change: Any) -> dict[str, Any]:
-    message = copy.deepcopy(cases("telegram")[0]["send"][0]["message"])
-    return {"update_id": 1, "message": message | {"chat": {"id": -1999, "type": "group"}} | change}
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from pipeline.people import identities
 from pipeline.store.connections.database import Database
 from pipeline.store.operations.counters import totals
 from schemas.people import Subject
-from tests.conftest import SESSION_POLICY, TENANT
-from tests.harness.pipeline import run
+from tests.conftest import TENANT
+from tests.harness.pipeline import forget_all
 
 AT = 1_796_000_000
 SAID, BETTER, FORGED = "Die Miete ist 500 €.", "Die Miete ist 510 €.", "Аренда теперь 900 €."
@@ -214,6 +214,6 @@ def test_an_edit_that_waits_goes_with_the_person_who_made_it(
 ) -> None:
     send(client, platform, platform.edits("ana", BETTER, 3))
     forget.start(database, TENANT, Subject(kind="user", sender_id=platform.person("ana")))
-    run(database, "forget", forget.forgetter(database, SESSION_POLICY))
+    forget_all(database)
     with database.tenant(TENANT) as connection:
         assert connection.scalar(text("SELECT count(*) FROM pending_changes")) == 0

@@ -14,7 +14,6 @@ from tests.conftest import POLICY, SESSION_POLICY, TENANT, message
 from tests.harness.pipeline import run
 
 CHAT = ChatIn(chat_id="test:house", title="The house", time_zone="Europe/Lisbon")
-
 DAY = 24 * 60
 
 

@@ -9,6 +9,7 @@ import pytest
 from ops.local.embedded.postgres import EmbeddedPostgres
 from schemas.settings import Settings
 from tests.commands.conftest import Run
+from tests.harness.owner import owner_url
 
 
 def diagnose(run: Run, *options: str) -> dict[str, Any]:
@@ -33,5 +34,4 @@ def as_superuser(postgres: EmbeddedPostgres, name: str, *statements: str) -> Non
 
 def may_mend(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the doctor be the owner of the tables."""
-    assert settings.owner_database_url is not None
-    monkeypatch.setenv("BACKSCROLL_OWNER_DATABASE_URL", settings.owner_database_url.get_secret_value())
+    monkeypatch.setenv("BACKSCROLL_OWNER_DATABASE_URL", owner_url(settings))

@@ -8,7 +8,8 @@ from pipeline.jobs import runner
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import jobs
 from pipeline.store.jobs.jobs import Claim
-from tests.conftest import TENANT
+from tests.conftest import POLICY, TENANT
+from tests.waiting import rounds
 
 
 def owe(database: Database, *keys: str, tenant: str = TENANT, kind: str = "embed") -> None:
@@ -52,3 +53,11 @@ def failing(error: BaseException) -> runner.Handler:
         raise error
 
     return handle
+
+
+def kill(database: Database, kind: str) -> None:
+    """Let everything owed of a kind fail until it is given up."""
+    for _ in rounds("it is given up"):
+        if not runner.run(database, kind, failing(ValueError("model fell over")), POLICY).claimed:
+            break
+        pass_time(database)

@@ -3,6 +3,7 @@
 from sqlalchemy import create_engine
 
 from schemas.settings import Settings
+from tests.harness.owner import owner_url
 
 REFUSE = """
     CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -15,8 +16,7 @@ REFUSE = """
 
 
 def as_owner(settings: Settings, statement: str) -> None:
-    url = settings.owner_database_url.get_secret_value().replace("postgresql://", "postgresql+psycopg://")
-    engine = create_engine(url)
+    engine = create_engine(owner_url(settings).replace("postgresql://", "postgresql+psycopg://"))
     with engine.begin() as connection:
         connection.exec_driver_sql(statement)
     engine.dispose()

@@ -2,17 +2,13 @@
 
 from collections.abc import Sequence
 
-from pipeline.ingest import place, sessionize
+from pipeline.ingest import sessionize
 from pipeline.store.connections.database import Database
 from pipeline.text import tokens
 from schemas.messages import MessageIn
 from schemas.sessions import key_of
 from tests.conftest import SESSION_POLICY
-from tests.harness.pipeline import rows, run
-
-
-def place_all(database: Database) -> None:
-    run(database, "ingest", place.placer(database, SESSION_POLICY))
+from tests.harness.pipeline import rows
 
 
 def stored(database: Database, chat_id: str = "test:1") -> list[tuple[object, ...]]:

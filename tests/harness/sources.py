@@ -14,7 +14,6 @@ from slack_sdk.signature import SignatureVerifier
 from standardwebhooks.webhooks import Webhook
 
 KEY = Ed25519PrivateKey.generate()
-
 SECRETS = {
     "slack": "8f742231b10e8888abcd99yyyzzz85a5",
     "discord": KEY.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw).hex(),

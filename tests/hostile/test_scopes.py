@@ -15,9 +15,8 @@ from pipeline.people import api_keys
 from schemas.bots import SCOPES, CurrentKey, KeyIn
 from tests.api.conftest import served
 from tests.hostile import victims
-from tests.hostile.caller import THEMES, Caller
+from tests.hostile.caller import THEMES, Call, Caller, calls, routes
 from tests.hostile.conftest import Stage
-from tests.hostile.test_http import Call, calls, routes
 from tests.hostile.victims import MALLORY, SECRET, SHARED_CHAT, VICTIM
 from tests.tables import OF_TENANTS
 from workers.api import admission

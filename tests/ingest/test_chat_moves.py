@@ -25,10 +25,9 @@ from schemas.payloads import ContextQuery
 from schemas.people import Subject
 from schemas.sessions import key_of
 from schemas.settings import Settings
-from tests.conftest import HELLO, SESSION_POLICY, TENANT, message
-from tests.erasure.test_edits import work
-from tests.harness.pipeline import rows, run
-from tests.harness.sessions import expected, place_all, stored
+from tests.conftest import HELLO, SESSION_POLICY, TENANT, also_partitioned, message
+from tests.harness.pipeline import forget_all, place, rows, work
+from tests.harness.sessions import expected, stored
 from tests.llm.chat_models import ScriptedModel, asking
 from tests.waiting import rounds
 
@@ -40,13 +39,9 @@ def accept(database: Database, chat: ChatIn, *said: MessageIn) -> ingest.Accepte
     return ingest.accept(database, TENANT, ChatIn(chat_id=chat.chat_id), said)
 
 
-def finish(database: Database) -> None:
-    run(database, "forget", forget.forgetter(database, SESSION_POLICY))
-
-
 def move(database: Database, chat: str, into: str) -> None:
     chat_moves.start(database, TENANT, chat, into)
-    finish(database)
+    forget_all(database)
 
 
 def talk(start: float, count: int = 6) -> list[MessageIn]:
@@ -85,6 +80,7 @@ NAMING = """
 """.split()
 
 
+@also_partitioned
 def test_a_renamed_chat_keeps_everything_under_its_new_id(remembered: Database, settings: Settings) -> None:
     ask = ContextQuery(chat_id=OLD.chat_id, query="what does the boiler show?")
     build_context(remembered, TENANT, ask, embedder=DeterministicEmbedder(), settings=settings)
@@ -120,7 +116,7 @@ def test_a_key_for_a_renamed_chat_is_for_its_new_id_too(database: Database) -> N
 
 
 def stored_after(database: Database, chat_id: str) -> list[tuple[object, ...]]:
-    place_all(database)
+    place(database)
     return stored(database, chat_id)
 
 
@@ -173,11 +169,11 @@ def test_two_chats_that_are_merged_have_the_sessions_of_all_their_messages(
     for chat, said in zip((OLD, NEW), chats, strict=True):
         accept(database, chat, *said)
         if placed:
-            place_all(database)
+            place(database)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chat_moves, "MESSAGES_AT_ONCE", at_once)
         move(database, OLD.chat_id, NEW.chat_id)
-    place_all(database)
+    place(database)
     assert stored(database, NEW.chat_id) == expected([*chats[0], *chats[1]])
     assert stored(database, OLD.chat_id) == []
     counted = rows(database, "SELECT chat_id, message_count FROM chats ORDER BY chat_id")
@@ -190,7 +186,7 @@ def test_messages_may_come_under_both_ids(database: Database, monkeypatch: pytes
     monkeypatch.setattr(chat_moves, "MESSAGES_AT_ONCE", 3)
     said = [message(n * 40, f"number {n}", id=str(n)) for n in range(15)]
     accept(database, OLD, *said)
-    place_all(database)
+    place(database)
     chat_moves.start(database, TENANT, OLD.chat_id, NEW.chat_id)
 
     def come() -> None:
@@ -202,18 +198,18 @@ def test_messages_may_come_under_both_ids(database: Database, monkeypatch: pytes
     coming = threading.Thread(target=come)
     coming.start()
     for _ in rounds("all have come"):
-        finish(database)
-        place_all(database)
+        forget_all(database)
+        place(database)
         if not coming.is_alive():
             break
-    finish(database)
+    forget_all(database)
     assert [row[3] for row in stored_after(database, NEW.chat_id)] == [3] * 15
     assert rows(database, "SELECT count(*) FROM messages WHERE chat_id = 'test:2'") == [(45,)]
 
 
 def test_changes_reach_a_message_on_its_way(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     accept(database, OLD, *(message(n * 40, "one by one", id=str(n)) for n in range(4)))
-    place_all(database)
+    place(database)
     receipt = chat_moves.start(database, TENANT, OLD.chat_id, NEW.chat_id)
     steps = chat_moves.steps(database, TENANT, receipt.id, OLD.chat_id, NEW.chat_id, SESSION_POLICY)
     monkeypatch.setattr(chat_moves, "MESSAGES_AT_ONCE", 1)
@@ -239,7 +235,7 @@ def test_changes_reach_a_message_on_its_way(database: Database, monkeypatch: pyt
 
 def test_forgetting_waits_until_a_chat_is_where_it_goes(database: Database) -> None:
     accept(database, OLD, *talk(0))
-    place_all(database)
+    place(database)
     chat_moves.start(database, TENANT, OLD.chat_id, NEW.chat_id)
     with pytest.raises(Busy):
         chat_moves.start(database, TENANT, NEW.chat_id, FINAL)
@@ -250,11 +246,11 @@ def test_forgetting_waits_until_a_chat_is_where_it_goes(database: Database) -> N
         if forget.get(database, TENANT, receipt.id).finished_at is not None:
             break
         rows(database, "UPDATE jobs SET due_at = now() WHERE kind = 'forget' RETURNING 1")
-        finish(database)
+        forget_all(database)
     assert rows(database, "SELECT count(*) FROM messages") == [(0,)]
     assert accept(database, OLD, *talk(0)).kept_out == 6
     # nor does a forgotten chat come back under an id that it had
     forget.start(database, TENANT, Subject(kind="chat", chat_id=NEW.chat_id))
-    finish(database)
+    forget_all(database)
     assert rows(database, "SELECT chat_id FROM chats") == []
     assert accept(database, OLD, message(0, id="9", sender_id="test:bob")).kept_out == 1

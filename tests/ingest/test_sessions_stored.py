@@ -12,8 +12,8 @@ from pipeline.ingest import accept
 from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn, MessageIn
 from tests.conftest import EPOCH, TENANT, message
-from tests.harness.pipeline import rows
-from tests.harness.sessions import expected, place_all, stored
+from tests.harness.pipeline import place, rows
+from tests.harness.sessions import expected, stored
 
 CHAT = ChatIn(chat_id="test:1")
 
@@ -56,7 +56,7 @@ def test_any_order_of_arrival_gives_the_same(database: Database, batches: list[l
     with capture_logs() as lines:
         for batch in batches:
             accept.accept(database, TENANT, CHAT, batch)
-            place_all(database)
+            place(database)
     # what is told of a session is true, and told once: it opens, and closes after that
     states: dict[int, str] = {}
     changes = {"session_opened": "", "session_closed": "open", "session_reopened": "closed"}
@@ -77,7 +77,7 @@ def test_the_last_session_of_a_chat_stays_open_until_it_was_quiet_for_the_gap(da
     ((now,),) = rows(database, "SELECT now()")
     minutes_ago = (now - EPOCH) / timedelta(minutes=1)
     accept.accept(database, TENANT, CHAT, [message(minutes_ago - 45), message(minutes_ago - 10)])
-    place_all(database)
+    place(database)
     assert [row[-1] for row in stored(database)] == ["closed", "open"]
 
 
@@ -89,7 +89,7 @@ def test_a_late_message_within_the_gap_opens_a_session_again_and_says_so(databas
     def hand_over(minute: float, **fields: object) -> list[str]:
         with capture_logs() as lines:
             accept.accept(database, TENANT, CHAT, [message(minute, **fields)])
-            place_all(database)
+            place(database)
         return [line["event"] for line in lines if line["event"].startswith("session_")]
 
     assert hand_over(minutes_ago - 45) == ["session_opened", "session_closed"]

@@ -12,8 +12,7 @@ from schemas.context import Context
 from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
 from tests.conftest import SESSION_POLICY, TENANT, message
-from tests.erasure.test_edits import work
-from tests.harness.pipeline import rows
+from tests.harness.pipeline import rows, work
 from tests.recall import asking
 
 CHAT = ChatIn(chat_id="test:1")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from html.parser import HTMLParser
 
 import httpx
 import pytest
@@ -13,6 +14,7 @@ from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from tests.api.conftest import served
 from tests.commands.conftest import (  # noqa: F401
+    CHAT,
     Workers,
     house,
     house_template,
@@ -69,3 +71,36 @@ def standing(
         with served(settings) as api:
             yield api, database
         database.close()
+
+
+class Page(HTMLParser):
+    """The links, texts and dangers of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[tuple[str, str]] = []
+        self.text = ""
+        self.dangers: list[str] = []
+        self.names: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.names.add(tag)
+        if tag == "a":
+            self.links.append((given["href"] or "", ""))
+        inner = tag == "script" and not (given.get("src") or "").startswith("/inspect/assets/")
+        if (
+            inner
+            or tag in {"img", "iframe", "object", "style"}
+            or any(name.startswith("on") for name in given)
+        ):
+            self.dangers.append(tag)
+        if "style" in given:
+            self.dangers.append(f"style of {tag}")
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if self.links and self.lasttag in {"a", "bdi"}:
+            href, text = self.links[-1]
+            self.links[-1] = (href, text + data)

@@ -9,8 +9,7 @@ import pytest
 from pipeline.store.connections.database import Database
 from tests.commands.conftest import CHAT
 from tests.inspector.browser import PROGRAM, Browser, browser
-from tests.inspector.conftest import EVIL, SCRIPT, logged_in
-from tests.inspector.test_pages import Page
+from tests.inspector.conftest import EVIL, SCRIPT, Page, logged_in
 
 Standing = tuple[httpx.Client, Database]
 NONE = "there is no Chromium on this machine: NOT TRIED are the inspector's pages in a browser (apt install chromium)"

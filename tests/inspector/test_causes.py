@@ -12,8 +12,7 @@ from schemas.settings import Settings
 from tests.api.conftest import served
 from tests.commands.conftest import Workers
 from tests.conftest import TENANT, message
-from tests.inspector.conftest import logged_in
-from tests.inspector.test_pages import Page
+from tests.inspector.conftest import Page, logged_in
 
 CHAT = "test:wrong"
 

@@ -1,6 +1,5 @@
 """What the pages tell, whatever is stored; jobs and backfills as an operator changes them."""
 
-from html.parser import HTMLParser
 from urllib.parse import quote, urldefrag, urljoin
 
 import httpx
@@ -13,43 +12,10 @@ from pipeline.store.operations.stats import RunningProcess
 from schemas.messages import ChatIn
 from tests.commands.conftest import CHAT
 from tests.conftest import TENANT, message
-from tests.inspector.conftest import EVIL, HOSTILE, SCRIPT, logged_in
+from tests.inspector.conftest import EVIL, HOSTILE, SCRIPT, Page, logged_in
 from tests.waiting import rounds
 
 Standing = tuple[httpx.Client, Database]
-
-
-class Page(HTMLParser):
-    """The links, texts and dangers of a page."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.links: list[tuple[str, str]] = []
-        self.text = ""
-        self.dangers: list[str] = []
-        self.names: set[str] = set()
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        self.names.add(tag)
-        if tag == "a":
-            self.links.append((given["href"] or "", ""))
-        inner = tag == "script" and not (given.get("src") or "").startswith("/inspect/assets/")
-        if (
-            inner
-            or tag in {"img", "iframe", "object", "style"}
-            or any(name.startswith("on") for name in given)
-        ):
-            self.dangers.append(tag)
-        if "style" in given:
-            self.dangers.append(f"style of {tag}")
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-        if self.links and self.lasttag in {"a", "bdi"}:
-            href, text = self.links[-1]
-            self.links[-1] = (href, text + data)
 
 
 def test_every_link_of_every_page_leads_to_a_page(standing: Standing) -> None:

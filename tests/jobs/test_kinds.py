@@ -12,7 +12,7 @@ from schemas.kinds import BACKFILL, EMBED, EXTRACT, FORGET, INGEST, KINDS, ROLLU
 from schemas.people import Subject
 from schemas.settings import Settings
 from tests.conftest import CHECKOUT, TENANT, Templates
-from tests.erasure.test_forget import GROUP, fill, forgotten
+from tests.harness.forgetting import GROUP, fill, forgotten
 from workers.app import make_app
 from workers.queues import OF_KIND, QUEUES
 from workers.resources import HANDLERS

@@ -11,7 +11,7 @@ from pipeline.store.connections.database import Database
 from schemas.errors import LeaseLost, ProviderFailed, ProviderRejected, ProviderUnavailable
 from schemas.people import Subject
 from tests.conftest import SESSION_POLICY, TENANT
-from tests.harness.pipeline import rows, run
+from tests.harness.pipeline import forget_all, rows
 from tests.llm.chat_models import ANSWER, ScriptedModel, asking
 from tests.llm.conftest import CHAT, Claiming
 
@@ -129,7 +129,7 @@ def test_forgetting_leaves_no_answer(database: Database, call: ModelCall, kind: 
         "tenant": Subject(kind="tenant"),
     }[kind]
     receipt = forget.start(database, TENANT, subject)
-    run(database, "forget", forget.forgetter(database, SESSION_POLICY))
+    forget_all(database)
     assert forget.get(database, TENANT, receipt.id).counts["found_again_texts"] == 0
     assert answers(database) == 0
     # what it has cost stays, but of a tenant's nothing does

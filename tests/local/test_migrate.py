@@ -13,13 +13,9 @@ from pipeline.store.connections.database import Database
 from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated
 from schemas.settings import Settings
 from tests.conftest import NEXT, next_release
+from tests.harness.owner import owner_url
 
 SPACE = DeterministicEmbedder().space
-
-
-def owner_url(settings: Settings) -> str:
-    assert settings.owner_database_url
-    return settings.owner_database_url.get_secret_value()
 
 
 def test_vector_tables_are_added_when_the_extension_appears(

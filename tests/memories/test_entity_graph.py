@@ -14,26 +14,9 @@ from schemas.memories import MemoryCorrection
 from schemas.messages import ChatIn
 from schemas.people import Subject
 from tests.conftest import TENANT, Templates
-from tests.harness.pipeline import rows, run
-from tests.memories.test_learning import DIRECT, GROUP, Talk
+from tests.harness.learning import DIRECT, GROUP, Talk, tell
+from tests.harness.pipeline import forget_all, rows
 from tests.memories.told import ToldModel, fact
-
-PARTNER = "Ann and Lena are a couple. | Ann | partner | lena"
-HOME = "Lena wohnt in Köln. | Lena | home | köln"
-EMPLOYER = "王芳在里斯本银行工作。 | 王芳 | employer | 里斯本银行"
-OFFICE = "We have an office in Köln. | we | office | köln"
-SECRET = "Ann will marry in Vienna. | Ann | wedding | vienna"
-
-
-def tell(talk: Talk) -> None:
-    """A group of three, and what one of them told a bot alone."""
-    talk.reading = ToldModel()
-    for hour, (who, said) in enumerate(
-        [("Lena", "Hello."), ("Ann", PARTNER), ("Lena", HOME), ("Bob", EMPLOYER), ("Bob", OFFICE)]
-    ):
-        talk.say(3 * hour, said, who=who)
-    talk.say(30, SECRET, chat=DIRECT)
-    talk.learn()
 
 
 @pytest.fixture
@@ -112,7 +95,7 @@ def test_a_person_is_exported_with_what_names_them_and_once_forgotten_related_to
     named_in = rows(talk.database, "SELECT id FROM memories WHERE content ~ 'Lena' ORDER BY id")
     assert entity["named_in"] == [row[0] for row in named_in]
     forget.start(talk.database, TENANT, Subject(kind="user", sender_id="test:lena"))
-    run(talk.database, "forget", forget.forgetter(talk.database, talk.rules), talk.policy)
+    forget_all(talk.database)
     assert "Lena" not in listed(talk)
     assert relations(shown(talk, "Ann", GROUP)) == set()
     assert relations(shown(talk, "Köln")) == set()

@@ -28,7 +28,7 @@ from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.api.conftest import away
 from tests.conftest import TENANT, copied, message, refusing, settings_of
-from tests.deployment.test_compose import METRIC, expressions, labels_named
+from tests.harness.monitoring import METRIC, expressions, labels_named
 from tests.harness.pipeline import place, run
 from tests.llm.chat_models import ScriptedModel, asking
 from tests.metrics.conftest import Shown, read, serving

@@ -16,8 +16,7 @@ from schemas.backfills import STEADY_SECONDS, Backfill, BackfillRequest
 from schemas.messages import ChatIn
 from tests.commands.conftest import Run, run  # noqa: F401
 from tests.conftest import TENANT, message
-from tests.harness.pipeline import embed_all, place
-from tests.test_pipeline import current, look
+from tests.harness.pipeline import current, embed_all, look, place
 
 EMBED = BackfillRequest(kind="embed")
 

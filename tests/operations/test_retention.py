@@ -23,7 +23,7 @@ from schemas.messages import ChatIn
 from schemas.people import Subject
 from schemas.settings import Settings
 from tests.conftest import SESSION_POLICY, TENANT, message
-from tests.harness.pipeline import CHAT, place, rows, run
+from tests.harness.pipeline import CHAT, forget_all, place, rows
 from tests.waiting import rounds
 
 OLD, OLDER = ChatIn(chat_id="test:b"), ChatIn(chat_id="test:a")
@@ -169,7 +169,7 @@ def test_what_is_done_long_ago_goes_and_tombstones_stay(database: Database, keep
     # Given receipts and backfills, done long ago and lately, and what an agent closed long ago
     for external in ("a", "b"):
         forget.start(database, TENANT, Subject(kind="message", chat_id=CHAT.chat_id, external_id=external))
-    run(database, "forget", forget.forgetter(database, SESSION_POLICY))
+    forget_all(database)
     suppression.remember_user(database, TENANT, "test:ann", remembered=False)
     said = [
         message(n, id=f"{key}{n}", sender_id="test:bob", session_key=key, closes_session=n == 1)

@@ -1,14 +1,12 @@
 """A switch of the embedding model on live data: nothing is missing at any moment, and no query mixes two models."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, text
 
-from ops.local import migrate
 from pipeline.clients.by_space import SpaceEmbedders
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed
@@ -30,6 +28,7 @@ from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace, StoredSpace, Vector
 from tests.commands.conftest import Workers
 from tests.conftest import TENANT, message
+from tests.harness.owner import owner_of
 
 CHAT = ChatIn(chat_id="test:house", title="The house")
 OLD, NEW = (DeterministicEmbedder(dimensions=size).space for size in (256, 384))
@@ -110,12 +109,6 @@ class Deployment:
         found = search(self.database, TENANT, query, embedder=self.embedders, settings=self.settings)
         first = found.hits[0]
         return first.external_id, first.score, found.degraded
-
-
-def owner_of(settings: Settings) -> AbstractContextManager[Engine]:
-    """The owner of the tables."""
-    assert settings.owner_database_url is not None
-    return migrate.connected(settings.owner_database_url.get_secret_value())
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from schemas.errors import InvalidInput, NotFound
 from schemas.memories import MemoryIn
 from schemas.messages import ChatIn, MessageIn
 from tests.conftest import EPOCH, message
-from tests.people.test_identities import speaks
+from tests.harness.pipeline import speaks
 from tests.waiting import SECONDS, until
 
 CHAT, OTHER = ChatIn(chat_id="test:1"), ChatIn(chat_id="test:2")

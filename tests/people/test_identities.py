@@ -22,17 +22,12 @@ from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery
 from schemas.people import Subject
 from schemas.settings import Settings
-from tests.conftest import SESSION_POLICY, message
-from tests.harness.pipeline import run
+from tests.conftest import message
+from tests.harness.pipeline import forget_all, speaks
 from tests.waiting import SECONDS, rounds
 
 PHONE, WORK = ChatIn(chat_id="telegram:1", kind="direct"), ChatIn(chat_id="slack:1", kind="direct")
 DEFAULTS = Settings(_env_file=None)
-
-
-def speaks(database: Database, tenant: str, chat: ChatIn, sender: str, content: str, minute: int = 0) -> int:
-    said = message(minute, content, id=f"{sender}-{minute}", sender_id=sender, sender_name="Ann Ambler")
-    return accept.accept(database, tenant, chat, [said]).new
 
 
 def knows(database: Database, tenant: str, user: str, content: str, **fields: object) -> str:
@@ -48,7 +43,7 @@ def shown(database: Database, tenant: str, user: str, chat: str = PHONE.chat_id)
 
 def forgotten(database: Database, tenant: str, sender: str) -> dict[str, int]:
     receipt = forget.start(database, tenant, Subject(kind="user", sender_id=sender))
-    run(database, "forget", forget.forgetter(database, SESSION_POLICY))
+    forget_all(database)
     return forget.get(database, tenant, receipt.id).counts
 
 
@@ -139,7 +134,7 @@ def test_memories_of_a_chat_that_is_off_or_gone_are_not_written(shared: Database
     accept.accept(shared, ann, ChatIn(chat_id="test:off", memory=False), [message(0)])
     assert knows(shared, ann, "telegram:ann", "likes rain", learned_in="test:off") == "kept_out"
     forget.start(shared, ann, Subject(kind="chat", chat_id=WORK.chat_id))
-    run(shared, "forget", forget.forgetter(shared, SESSION_POLICY))
+    forget_all(shared)
     for content in ("likes ink", "likes pens"):
         past = {"learned_in": WORK.chat_id, "said_at": "2026-03-02T18:00:00Z"}
         assert knows(shared, ann, "slack:ann", content, **past) == "kept_out"
@@ -189,7 +184,7 @@ def test_whoever_speaks_while_they_are_forgotten_is_a_member(shared: Database, t
             forget.start(shared, tenant, Subject(kind="user", sender_id="test:ann"))
         finally:
             begun.set()
-        run(shared, "forget", forget.forgetter(shared, SESSION_POLICY))
+        forget_all(shared)
         speaking.result(SECONDS)
     # and a bot is none
     assert identities.show_members(shared, tenant, CHAT.chat_id).members == ["test:ann", "test:bob"]

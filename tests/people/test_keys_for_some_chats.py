@@ -15,8 +15,8 @@ from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from tests.api.conftest import client
 from tests.conftest import TENANT
+from tests.harness.learning import Talk
 from tests.harness.pipeline import rows
-from tests.memories.test_learning import Talk
 
 __all__ = ["client"]
 

@@ -1,8 +1,12 @@
 """Runs a parser and sorts what it yields."""
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from ops.source import open_source
 from pipeline.platforms.records import (
@@ -78,3 +82,19 @@ def read_path(path: Path | str, **options: str) -> Read:
     """A file, folder or zip, by its path or its name among the fixtures."""
     with open_source(FIXTURES / path, ImportOptions(**options)) as source:  # type: ignore[arg-type]
         return sort(source.records())
+
+
+def of_each_kind(platform: str) -> pytest.MarkDecorator:
+    """A story of each `example` of what a platform writes beside plain texts: see `fixtures/kinds.jsonl`."""
+    lines = (FIXTURES / "kinds.jsonl").read_text("utf-8").splitlines()
+    return pytest.mark.parametrize(
+        "example", [each for each in map(json.loads, lines) if each["platform"] == platform]
+    )
+
+
+def require(example: dict[str, Any], read: Read) -> None:
+    """It is kept as text, or counted or named by what it is, as the example says."""
+    assert read.contents == example["contents"]
+    assert [skipped.reason for skipped in read.skipped] == example.get("skipped", [])
+    unread = [[each.platform, each.kind, each.known] for each in read.unread]
+    assert (unread, read.broken) == (example.get("unread", []), [])

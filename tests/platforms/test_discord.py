@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.platforms import discord as discord
 from pipeline.platforms.records import ImportOptions
-from tests.platforms.reading import Read, read_path, sort
+from tests.platforms.reading import Read, of_each_kind, read_path, require, sort
 
 CHANNEL = "discord/Harbour - general [700].json"
 
@@ -29,6 +29,11 @@ def channel(*messages: Any, kind: str = "GuildTextChat") -> dict[str, Any]:
         "channel": {"id": "700", "type": kind, "name": "general"},
         "messages": list(messages),
     }
+
+
+@of_each_kind("discord")
+def test_what_becomes_of_a_message_depends_on_its_kind(example: dict[str, Any]) -> None:
+    require(example, read(channel(example["message"])))
 
 
 def test_a_channel_is_read_whole() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.platforms.reading import Read, read_path
+from tests.platforms.reading import Read, of_each_kind, read_path, require
 
 MS = 1772359260123
 
@@ -51,6 +51,11 @@ def read(tmp_path: Path, document: dict[str, Any], **options: str) -> Read:
     path = tmp_path / "message_1.json"
     path.write_text(json.dumps(as_meta_writes(document)))
     return read_path(path, **options)
+
+
+@of_each_kind("messenger")
+def test_what_becomes_of_a_message_depends_on_its_kind(tmp_path: Path, example: dict[str, Any]) -> None:
+    require(example, read(tmp_path, thread(example["message"])))
 
 
 TEXTS = [

@@ -5,7 +5,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from tests.platforms.reading import FIXTURES, Read, read_path
+from tests.platforms.reading import FIXTURES, Read, of_each_kind, read_path, require
 
 MS = 1772359260123
 # The account, recipients and chats of an export of Signal's own.
@@ -26,6 +26,11 @@ def own_export(tmp_path: Path, *items: dict[str, Any], **options: str) -> Read:
     path = tmp_path / "main.jsonl"
     path.write_text(FRAMES + "\n".join(json.dumps(item, ensure_ascii=False) for item in items))
     return read_path(path, **options)
+
+
+@of_each_kind("signal")
+def test_what_becomes_of_a_message_depends_on_its_kind(tmp_path: Path, example: dict[str, Any]) -> None:
+    require(example, own_export(tmp_path, item("1", "3", **example["message"])))
 
 
 def test_signals_own_export_names_chats_people_and_answers(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from pipeline.platforms import slack_export as slack
 from pipeline.platforms.records import ImportOptions
 from pipeline.platforms.slack_export import plain_text
-from tests.platforms.reading import FIXTURES, Read, read_path, sort
+from tests.platforms.reading import FIXTURES, Read, of_each_kind, read_path, require, sort
 
 
 def read(files: dict[str, Any]) -> Read:
@@ -79,6 +79,11 @@ def one_day(*messages: dict[str, Any], users: list[Any] | None = None) -> Read:
             "general/2024-01-01.json": said,
         }
     )
+
+
+@of_each_kind("slack")
+def test_what_becomes_of_a_message_depends_on_its_kind(example: dict[str, Any]) -> None:
+    require(example, one_day(example["message"]))
 
 
 def test_the_clock_that_its_people_have_is_named_for_who_did_not_say_one() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.platforms import telegram_export as telegram
 from pipeline.platforms.records import ImportOptions
-from tests.platforms.reading import Read, read_path, sort
+from tests.platforms.reading import Read, of_each_kind, read_path, require, sort
 
 
 def read(value: object, **options: str) -> Read:
@@ -22,6 +22,11 @@ def chat(*messages: Any, **header: Any) -> dict[str, Any]:
 def said(**fields: Any) -> dict[str, Any]:
     message = {"id": 1, "type": "message", "date_unixtime": "1704051667", "from": "Ana", "from_id": "user11"}
     return message | {"text": "hi"} | fields
+
+
+@of_each_kind("telegram")
+def test_what_becomes_of_a_message_depends_on_its_kind(example: dict[str, Any]) -> None:
+    require(example, read(chat(example["message"])))
 
 
 def test_a_forwarded_message_says_so_also_where_its_author_has_left_telegram() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from pipeline.platforms.records import ImportOptions
 from pipeline.platforms.whatsapp import export as whatsapp
-from tests.platforms.reading import FIXTURES, Read, read_path, sort
+from tests.platforms.reading import FIXTURES, Read, of_each_kind, read_path, require, sort
 
 HARBOUR = "whatsapp/WhatsApp Chat with Harbour House.txt"
 
@@ -21,6 +21,11 @@ HARBOUR = "whatsapp/WhatsApp Chat with Harbour House.txt"
 def read(text: str, **options: str) -> Read:
     options = {"title": "House", "time_zone": "UTC"} | options
     return sort(whatsapp.parse(text.splitlines(), ImportOptions(**options)))  # type: ignore[arg-type]
+
+
+@of_each_kind("whatsapp")
+def test_what_becomes_of_a_message_depends_on_its_kind(example: dict[str, Any]) -> None:
+    require(example, read(example["message"]))
 
 
 def test_an_android_export_is_read_whole() -> None:

@@ -23,6 +23,8 @@ from ops.local.embedded.server import free_port
 from pipeline.ingest import accept as ingest
 from pipeline.ingest import place as placing
 from pipeline.ingest.sessionize import SessionPolicy
+from pipeline.jobs import dead_letters
+from pipeline.jobs.dead_letters import JobFilter
 from pipeline.operations.status import Progress, progress
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import jobs
@@ -366,3 +368,8 @@ def beat(deployment: Deployment) -> Iterator[None]:
     """The clock of the deployment that all stories share."""
     with clock(deployment):
         yield
+
+
+def drop_dead_letters(deployment: Deployment) -> None:
+    items, _ = dead_letters.listing(deployment.database, TENANT, JobFilter())
+    dead_letters.drop(deployment.database, items)

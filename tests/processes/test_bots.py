@@ -13,7 +13,7 @@ from pipeline.jobs import dead_letters
 from pipeline.jobs.dead_letters import JobFilter
 from tests.api.conftest import served
 from tests.conftest import TENANT
-from tests.processes.conftest import SECONDS, Deployment, talk
+from tests.processes.conftest import SECONDS, Deployment, drop_dead_letters, talk
 from tests.scripts import batch
 from tests.waiting import ended, until
 from workers.queues import QUEUES, enqueue_payload
@@ -170,11 +170,6 @@ def test_a_pickle_is_refused_without_a_look_into_it(deployment: Deployment, tmp_
     assert deployment.dead_letters() == [None]
     assert not trap.exists()
     drop_dead_letters(deployment)
-
-
-def drop_dead_letters(deployment: Deployment) -> None:
-    items, _ = dead_letters.listing(deployment.database, TENANT, JobFilter())
-    dead_letters.drop(deployment.database, items)
 
 
 @contextmanager

@@ -14,8 +14,7 @@ from pipeline.jobs import dead_letters
 from pipeline.jobs.dead_letters import JobFilter
 from pipeline.store.operations import counters
 from tests.conftest import TENANT
-from tests.processes.conftest import Deployment, talk
-from tests.processes.test_bots import drop_dead_letters
+from tests.processes.conftest import Deployment, drop_dead_letters, talk
 from workers.queues import ACCEPT, QUEUES, enqueue_payload
 
 AN_HOUR_AGO = (datetime.now(UTC) - timedelta(hours=1)).isoformat()

@@ -55,6 +55,13 @@ def hit(number: int, text: str, score: float, **fields: Any) -> Scored:
     return Scored(candidate=found, score=score, parts=parts)
 
 
+def aged(number: int, score: float, *, days: float = 0, text: str = "hm", **fields: object) -> Scored:
+    """A candidate of so many days ago, whose score is of words and of meaning."""
+    sent_at = NOW - timedelta(days=days)
+    parts = {"words": score - 0.25, "meaning": 0.25}
+    return Scored(candidate=candidate(number, text, sent_at=sent_at, **fields), score=score, parts=parts)
+
+
 def recent(number: int, text: str, **fields: Any) -> Message:
     """A message of recent talk, the higher its number the newer."""
     at = NOW - timedelta(days=1) + timedelta(minutes=number - 1000)

@@ -18,8 +18,8 @@ from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.people import Subject
 from schemas.settings import Settings
-from tests.conftest import SESSION_POLICY, TENANT, Templates, message
-from tests.harness.pipeline import embed_all, place, rows, run, summarizer
+from tests.conftest import TENANT, Templates, message
+from tests.harness.pipeline import embed_all, forget_all, place, rows, run, summarizer
 from tests.harness.refusals import as_owner
 from tests.recall import asking
 
@@ -160,5 +160,5 @@ def test_what_was_recalled_is_cut_out_of_an_answer(talked: Database, settings: S
 def test_an_answer_that_rests_on_what_was_forgotten_is_kept_out(talked: Database, settings: Settings) -> None:
     context = ask(talked, settings, user_id="test:bob")
     forget.start(talked, TENANT, Subject(kind="message", chat_id=CHAT.chat_id, external_id="1-0"))
-    run(talked, "forget", forget.forgetter(talked, SESSION_POLICY))
+    forget_all(talked)
     assert report(talked, settings, context, remember=True) == ("kept_out", False)

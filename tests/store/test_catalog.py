@@ -9,6 +9,7 @@ from pipeline.store.connections.database import Database
 from pipeline.store.operations import checks
 from schemas.settings import Settings
 from tests.commands.conftest import Run, run  # noqa: F401 - a fixture
+from tests.conftest import also_partitioned
 from tests.harness.doctor import as_superuser, may_mend
 
 REPAIR = "run `backscroll dev schema`, or, where an old migration was edited, undo that and write a new one"
@@ -76,6 +77,7 @@ def test_tables_that_lack_something_are_refused_by_whoever_opens_them(
     assert (said.code, "column chats language_by" in said.out.replace("\n", " ")) == (6, True), said.err
 
 
+@also_partitioned
 def test_what_an_operator_adds_is_nobodys_business(
     database: Database, postgres: EmbeddedPostgres, database_name: str
 ) -> None:

@@ -21,6 +21,7 @@ from pipeline.store.search.keyword_search import KeywordHits
 from pipeline.store.search.session_search import SessionLimits
 from schemas.messages import ChatIn
 from tests.conftest import TENANT, message
+from tests.harness.search import write
 
 # "simple" stems nothing; some of them are not one word for Postgres, which is why the test reads what it stored.
 WORDS = ["boiler", "it's", "naïve", "back\\slash", "42", "日本", "x"]
@@ -45,32 +46,6 @@ def search(
         sessions=SessionLimits(read=0, nearest=0, looked_into=0, messages=0),
     )
     return found.by_word
-
-
-def write(
-    connection: Connection, bags: list[list[str]], tenant: str = TENANT, chat: str = "test:1"
-) -> list[int]:
-    """Messages of exactly these words; their ids."""
-    connection.execute(
-        text("INSERT INTO tenants (tenant_id) VALUES (:t) ON CONFLICT DO NOTHING"), {"t": tenant}
-    )
-    connection.execute(
-        text(
-            "INSERT INTO chats (tenant_id, chat_id, language) VALUES (:t, :c, 'simple') ON CONFLICT DO NOTHING"
-        ),
-        {"t": tenant, "c": chat},
-    )
-    rows = connection.execute(
-        text("""
-            INSERT INTO messages (tenant_id, chat_id, external_id, sender_id, role, content, token_count, sent_at,
-                language)
-            SELECT :t, :c, n::text, 's', 'user', content, 1, TIMESTAMPTZ '2026-01-01 00:00Z' + n * interval '1 min',
-                'simple'
-            FROM unnest(CAST(:contents AS text[])) WITH ORDINALITY AS given (content, n) RETURNING id
-        """),
-        {"t": tenant, "c": chat, "contents": [" ".join(bag) for bag in bags]},
-    )
-    return [row[0] for row in rows]
 
 
 def bm25(bags: list[list[str]], words: list[str], mean: float) -> dict[int, float]:

@@ -22,8 +22,8 @@ from schemas.memories import DocumentIn
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
+from tests.harness.search import build_index, scans, unit
 from tests.memories.learned import embedded, learned
-from tests.store.test_vector_search import build_index, scans, unit
 
 CHAT = "test:house"
 QUESTION = "where does Ann row her boat"

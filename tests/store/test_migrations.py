@@ -17,16 +17,12 @@ from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.conftest import CHECKOUT, NEXT, TENANT, alembic_config, message, next_release
+from tests.harness.owner import owner_url
 from tests.harness.pipeline import place, rows, run, summarizer
 from tests.store.released import FOLDER, VERSIONS, answers, known, load
 
 # Migrations that write a whole table anew and keep everybody waiting for it, with the reason why they may.
 REWRITES: dict[str, str] = {}
-
-
-def owner_url(settings: Settings) -> str:
-    assert settings.owner_database_url is not None
-    return settings.owner_database_url.get_secret_value()
 
 
 def test_every_migration_can_be_reverted_and_applied_again_on_a_filled_database(

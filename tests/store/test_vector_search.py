@@ -4,10 +4,10 @@ import random
 
 import psycopg
 import pytest
-from sqlalchemy import NullPool, create_engine, text
+from sqlalchemy import text
 
 from ops.local.embedded.postgres import EmbeddedPostgres
-from pipeline.store import vector_spaces, vectors
+from pipeline.store import vectors
 from pipeline.store.connections.database import Database
 from pipeline.store.search import vector_search
 from pipeline.store.search.filters import Scope
@@ -16,18 +16,9 @@ from schemas.settings import Settings
 from schemas.vectors import Vector
 from tests.conftest import TENANT
 from tests.harness.refusals import as_owner
-from tests.store.test_keyword_search import write
-from tests.store.test_migrations import owner_url
+from tests.harness.search import build_index, scans, unit, write
 
 MESSAGES, EXACT_UP_TO = 1000, 700
-
-
-def unit(rng: random.Random) -> Vector:
-    """A vector near one of a few directions, as those of texts are."""
-    main = rng.randrange(256)
-    values = [(rng.random() - 0.5) / 8 + (number == main) for number in range(256)]
-    length = sum(value * value for value in values) ** 0.5
-    return [value / length for value in values]
 
 
 @pytest.fixture
@@ -50,16 +41,6 @@ def filled(
     return database
 
 
-def build_index(settings: Settings, kind: str = "message") -> None:
-    """Build the index of the space's vectors of a kind of owner, as the owner."""
-    engine = create_engine(
-        owner_url(settings).replace("postgresql://", "postgresql+psycopg://"), poolclass=NullPool
-    )
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        (space,) = vectors.written_spaces(connection)
-        vector_spaces.build_index(connection, kind, space)
-
-
 def search(
     database: Database, query: Vector, *, messages: int = MESSAGES, tenant: str = TENANT
 ) -> VectorHits:
@@ -70,13 +51,6 @@ def search(
         found = vector_search.nearest(connection, scope, space, query, messages=messages, limit=20)
         connection.execute(text("SELECT pg_stat_force_next_flush()"))
     return found
-
-
-def scans(database: Database, kind: str = "message") -> int:
-    """How often the index of vectors was used."""
-    scanned = text("SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname = :name")
-    with database.tenant(TENANT) as connection:
-        return int(connection.scalar(scanned, {"name": f"{kind}_vectors_space_1"}) or 0)
 
 
 def test_a_large_chat_is_searched_by_the_index_as_the_role_that_walls_hold(

@@ -19,8 +19,8 @@ from pipeline.store.search.filters import Scope
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace
 from tests.conftest import TENANT
-from tests.store.test_keyword_search import write
-from tests.store.test_migrations import owner_url
+from tests.harness.owner import owner_url
+from tests.harness.search import write
 
 ONE = [0.5] * 4 + [0.0] * 252
 SENT = (

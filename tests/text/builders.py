@@ -1,7 +1,9 @@
 """Messages for the tests of this folder, with what a test does not care about filled in."""
 
 import re
+import tomllib
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from schemas.sessions import Message
 
@@ -45,3 +47,6 @@ def conversation(*lines: str) -> list[Message]:
 def listed(texts: str) -> list[str]:
     """Texts on lines of their own or with ` | ` in between."""
     return re.split(r"\s*\n\s*| \| ", texts.strip())
+
+
+EXAMPLES = tomllib.loads((Path(__file__).parent / "cue_examples.toml").read_text(encoding="utf-8"))

@@ -13,9 +13,9 @@ from pipeline.store.connections.database import Database
 from schemas.payloads import ContextQuery
 from schemas.people import Subject
 from schemas.settings import Settings
-from tests.conftest import SESSION_POLICY, TENANT, message
+from tests.conftest import TENANT, message
 from tests.harness.contexts import CHAT, do_all
-from tests.harness.pipeline import run
+from tests.harness.pipeline import forget_all
 
 OURS = ("schemas", "pipeline", "workers", "ops")
 
@@ -52,7 +52,7 @@ def test_what_was_forgotten_is_in_no_cache(database: Database, settings: Setting
         found = build_context(database, TENANT, query, embedder=DeterministicEmbedder(), settings=settings)
         assert word in found.text
     forget.start(database, TENANT, Subject(kind="chat", chat_id=CHAT.chat_id))
-    run(database, "forget", forget.forgetter(database, SESSION_POLICY))
+    forget_all(database)
     del said, found, query, asked
     gc.collect()
     # Then nothing that outlives a request holds them

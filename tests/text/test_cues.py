@@ -1,9 +1,7 @@
 """What a text says by its wording, in twelve languages: see `cue_examples.toml`."""
 
-import tomllib
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,8 +11,8 @@ from pipeline.recall.question import conversation, parse
 from pipeline.text.cues import ANSWER_TYPES, answer_types, dialogue_acts, message_cues
 from pipeline.text.languages import LANGUAGES
 from pipeline.text.sentences import is_content, terms, words
+from tests.text.builders import EXAMPLES
 
-EXAMPLES = tomllib.loads((Path(__file__).parent / "cue_examples.toml").read_text(encoding="utf-8"))
 BEGAN, NOW = datetime(2025, 5, 1, tzinfo=UTC), datetime(2026, 4, 1, 20, 0, tzinfo=UTC)
 # A German and English chat has both; an unknown language has English cues.
 READ_AS = [(name, name) for name in LANGUAGES] + [

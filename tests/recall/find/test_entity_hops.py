@@ -9,7 +9,7 @@ from schemas.context import ContextItem
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.conftest import EPOCH, MIGRATED, Templates
-from tests.memories.test_learning import DIRECT, GROUP, Talk
+from tests.harness.learning import DIRECT, GROUP, Talk
 from tests.memories.told import ToldModel
 from tests.recall.asking import ask
 

@@ -7,8 +7,8 @@ import pytest
 from pipeline.recall.question import parse
 from pipeline.recall.question.parse import read_in
 from pipeline.text.languages import LANGUAGES
-from tests.recall.question.test_parse import EARLIEST, NOW
-from tests.text.test_cues import EXAMPLES
+from tests.recall.question.times import EARLIEST, NOW
+from tests.text.builders import EXAMPLES
 
 PEOPLE = ["Ben", "Ann Lee", "Бен", "本田", "Mar"]
 # NOW is Wednesday, 15 April 2026

@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.recall.question import names, parse
-from tests.recall.question.test_parse import EARLIEST, NOW
+from tests.recall.question.times import EARLIEST, NOW
 
 GROUP = [
     "Plumber Joe",

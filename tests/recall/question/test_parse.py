@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from pipeline.recall.question import parse
 from pipeline.recall.question.parse import Question
 from pipeline.text.accents import without_accents
+from tests.recall.question.times import EARLIEST, NOW
 
-EARLIEST = datetime(2025, 5, 1, tzinfo=UTC)
-NOW = datetime(2026, 4, 15, tzinfo=UTC)
 PEOPLE = ["Ann Lee", "Bob", "Will"]
 
 

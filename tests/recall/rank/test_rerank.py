@@ -1,22 +1,12 @@
 """Ordering anew: the blend that group chats know, fading by the day, and diversity."""
 
-from datetime import UTC, datetime, timedelta
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.recall.rank import rerank
 from pipeline.recall.rank.rank import Scored
-from tests.recall.found import candidate
-
-NOW = datetime(2026, 4, 1, tzinfo=UTC)
-
-
-def hit(number: int, score: float, *, days: float = 0, text: str = "hm", **fields: object) -> Scored:
-    sent_at = NOW - timedelta(days=days)
-    parts = {"words": score - 0.25, "meaning": 0.25}
-    return Scored(candidate=candidate(number, text, sent_at=sent_at, **fields), score=score, parts=parts)
+from tests.recall.found import NOW, aged
 
 
 def blend(hits: list[Scored]) -> list[Scored]:
@@ -28,7 +18,7 @@ def order(hits: list[Scored]) -> list[int]:
 
 
 def test_age_takes_its_share_of_a_score_and_no_more() -> None:
-    found = rerank.faded([hit(1, 2.0, days=10), hit(2, 1.95, days=0), hit(3, 1.9, days=9_000)], NOW, 0.95)
+    found = rerank.faded([aged(1, 2.0, days=10), aged(2, 1.95, days=0), aged(3, 1.9, days=9_000)], NOW, 0.95)
     assert order(found) == [2, 1, 3]
     share = rerank.FADING_SHARE
     assert [each.score for each in found] == [
@@ -39,18 +29,18 @@ def test_age_takes_its_share_of_a_score_and_no_more() -> None:
 
 
 def test_a_quoted_phrase_stays_first_whatever_its_age() -> None:
-    old = hit(1, 2.0, days=900, session=7)
+    old = aged(1, 2.0, days=900, session=7)
     old = Scored(candidate=old.candidate, score=8.0, parts={**old.parts, "phrase": 6.0})
-    hits = [old, hit(2, 3.0, terms={"a": 1, "b": 1})]
+    hits = [old, aged(2, 3.0, terms={"a": 1, "b": 1})]
     assert order(blend(hits)) == [1, 2]
     assert order(rerank.faded(hits, NOW, 0.95)) == [1, 2]
 
 
 def test_what_is_alike_gives_way_to_what_is_new() -> None:
     hits = [
-        hit(1, 2.0, text="the boiler shows E41"),
-        hit(2, 1.9, text="the boiler shows E41 again"),
-        hit(3, 1.5, text="call the plumber"),
+        aged(1, 2.0, text="the boiler shows E41"),
+        aged(2, 1.9, text="the boiler shows E41 again"),
+        aged(3, 1.5, text="call the plumber"),
     ]
     assert order(rerank.diverse(hits, 0.7, rerank.overlap)) == [1, 3, 2]
     assert order(rerank.diverse(hits, 1.0, rerank.overlap)) == [1, 2, 3]
@@ -63,7 +53,7 @@ TALKS = st.lists(
 
 @given(TALKS, st.floats(0, 1))
 def test_nothing_is_lost_and_parts_add_up(talk: list[tuple[float, float, str]], share: float) -> None:
-    hits = [hit(n, score, days=days, text=said) for n, (score, days, said) in enumerate(talk)]
+    hits = [aged(n, score, days=days, text=said) for n, (score, days, said) in enumerate(talk)]
     hits.sort(key=lambda each: -each.score)
     diverse = rerank.diverse(hits, share, rerank.overlap)
     assert order(diverse)[:1] == order(hits)[:1]

@@ -13,46 +13,8 @@ from backscroll_client.__main__ import main
 from backscroll_client.buffer import Lane
 from backscroll_client.errors import NoAnswer
 
-from tests.clients_python.doubles import BAD, HTML, Api, Clock, problem
+from tests.clients_python.doubles import BAD, HTML, ONE, TWO, Api, Clock, away, left, names, problem, said
 from tests.waiting import ended
-
-ONE, TWO = "telegram:1", "telegram:2"
-
-
-def said(number: int, content: str = "good") -> Any:
-    return {"external_id": f"{number:03}", "sender_id": "x", "content": content}
-
-
-def names(*numbers: int) -> list[str]:
-    return [f"{number:03}" for number in numbers]
-
-
-def away(request: httpx.Request, api: Api) -> httpx.Response:
-    raise httpx.ConnectError("refused")
-
-
-@pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    return Clock(monkeypatch)
-
-
-@pytest.fixture
-def api() -> Api:
-    return Api()
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "buffer"
-
-
-def left(api: Api, path: Path, *contents: str) -> None:
-    """Leave messages in a buffer while the API is away."""
-    api.ill[ONE] = away
-    with api.client(path) as memory:
-        for number, content in enumerate(contents):
-            assert memory.add(ONE, said(number, content)) is False
-    api.ill, api.requests = {}, 0
 
 
 def test_a_flush_while_the_api_is_broken_gives_nothing_up(api: Api, path: Path) -> None:

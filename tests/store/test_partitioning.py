@@ -24,8 +24,7 @@ from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.api.conftest import served
-from tests.conftest import CHECKOUT, TENANT, Templates, alembic_config, copied, message
-from tests.partitioned.conftest import PARTITIONS, partition
+from tests.conftest import CHECKOUT, PARTITIONS, TENANT, Templates, alembic_config, copied, message, partition
 
 CHATS = [f"test:{number}" for number in range(12)]
 SECURITY = """
@@ -54,6 +53,11 @@ def fill(database: Database) -> None:
         for chat in CHATS:
             said = [message(n, f"the boiler of {tenant} in {chat} number {n}") for n in range(10)]
             accept.accept(database, tenant, ChatIn(chat_id=chat), said)
+
+
+@pytest.fixture
+def partitions() -> int:
+    return PARTITIONS
 
 
 @pytest.fixture

@@ -7,10 +7,7 @@ import httpx
 import pytest
 from backscroll_client import Forbidden, KeyRefused, Unavailable, calls
 
-from tests.clients_python.doubles import Api, Clock, Fault, problem
-from tests.clients_python.test_backlog import ONE, TWO, api, away, clock, names, path, said
-
-__all__ = ["api", "clock", "path"]
+from tests.clients_python.doubles import ONE, TWO, Api, Clock, Fault, away, names, problem, said
 
 CHATS = [f"telegram:{number}" for number in range(8)]
 

@@ -11,10 +11,7 @@ import pytest
 from backscroll_client import Backscroll, BufferUnusable, buffer
 from backscroll_client.errors import Refused
 
-from tests.clients_python.doubles import BAD, Api, Clock, Disk, problem
-from tests.clients_python.test_backlog import ONE, TWO, api, away, clock, left, names, path, said
-
-__all__ = ["api", "clock", "path"]
+from tests.clients_python.doubles import BAD, ONE, TWO, Api, Clock, Disk, away, left, names, problem, said
 
 
 @pytest.fixture
