@@ -158,10 +158,7 @@ def test_a_backfill_embeds_what_has_no_vector_and_only_that(
     two_sessions: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     embed_all(two_sessions)
-    with two_sessions.tenant(TENANT) as connection:
-        connection.execute(
-            text("DELETE FROM message_vectors WHERE message_id IN (SELECT id FROM messages LIMIT 3)")
-        )
+    rows(two_sessions, "DELETE FROM message_vectors WHERE message_id IN (SELECT id FROM messages LIMIT 3)")
     request = BackfillRequest(kind="embed", batch_size=2)
     assert backfill.plan(two_sessions, TENANT, request, current(rules)).missing == 3
     backfill.start(two_sessions, TENANT, request, current(rules))
@@ -177,8 +174,7 @@ def test_a_backfill_is_complete_when_nothing_is_missing_whoever_asked_for_it_las
     backfill.start(two_sessions, TENANT, BackfillRequest(kind="embed", batch_size=100), current(rules))
     for _ in range(4):
         look(two_sessions, current(rules), policy)
-    with two_sessions.tenant(TENANT) as connection:
-        connection.execute(text("UPDATE jobs SET trace_id = 'of-a-bot' WHERE kind = 'embed'"))
+    rows(two_sessions, "UPDATE jobs SET trace_id = 'of-a-bot' WHERE kind = 'embed'")
     # When it looks, then it waits for what is missing
     for _ in range(3):
         look(two_sessions, current(rules), policy)
@@ -322,17 +318,17 @@ def test_old_messages_go_with_their_vectors_and_sessions_keep_what_they_say(
 def test_memories_go_when_their_time_is_up_and_the_least_important_above_the_cap(
     two_sessions: Database, settings: Settings
 ) -> None:
-    with two_sessions.tenant(TENANT) as connection:
-        connection.execute(
-            text("""
+    rows(
+        two_sessions,
+        """
                 INSERT INTO memories (tenant_id, id, scope, type, user_id, content, content_hash, importance,
                     expires_at)
                 SELECT :tenant, gen_random_uuid(), 'user', 'fact', 'u1', 'fact ' || n, sha256(n::text::bytea), n,
                     CASE WHEN n = 9 THEN now() - interval '1 s' END
                 FROM generate_series(0, 9) n
-            """),
-            {"tenant": TENANT},
-        )
+            """,
+        tenant=TENANT,
+    )
     kept = settings.model_copy(update={"memory_user_max": 4})
     pruned = prune(two_sessions, TENANT, retention_of(kept), batch=3)
     assert (pruned["memories_expired"], pruned["memories_over_user_cap"]) == (1, 5)
@@ -342,22 +338,3 @@ def test_memories_go_when_their_time_is_up_and_the_least_important_above_the_cap
         ("fact 7",),
         ("fact 8",),
     ]
-
-
-def test_cutting_anew_keeps_the_sessions_whose_messages_retention_has_removed(
-    database: Database, settings: Settings, rules: SessionPolicy, policy: Policy
-) -> None:
-    given = [message(n) for n in (0, 1, 2, 3, 60, 61, 62, 63, 120, 121, 122, 123)]
-    accept.accept(database, TENANT, CHAT, given)
-    place(database, rules, policy)
-    run(database, "summarize", summarizer(database), policy)
-    run(database, "extract", learns(database), policy)
-    kept = "SELECT id, status, started_at, message_count, summary_text FROM conversation_sessions ORDER BY id"
-    before = rows(database, kept)
-    assert [row[1] for row in before] == ["summarized"] * 3
-    # the first session has lost all its messages, the second some
-    six = retention_of(settings.model_copy(update={"retention_messages_per_chat": 6}))
-    assert prune(database, TENANT, six)["messages_by_count"] == 6
-    with database.tenant(TENANT) as connection:
-        session_ranges.sessionize_anew(connection, TENANT, CHAT.chat_id, rules)
-    assert rows(database, kept) == before

@@ -208,6 +208,7 @@ def test_keys_do_not_share_a_rate_and_a_tool_s_call_is_counted_with_its_request(
         ("Basic right", False),
         ("right", False),
         ("Bearer", False),
+        ("Bearer é", False),
         ("", False),
     ],
 )

@@ -4,21 +4,19 @@ import json
 from urllib.parse import quote
 
 import httpx
-from sqlalchemy import text
 
 from pipeline.store.connections.database import Database
 from schemas.settings import Settings
 from tests.api.conftest import CHAT, body, problem_of, said
 from tests.conftest import TENANT
-from tests.harness.pipeline import forget_all
+from tests.harness.pipeline import forget_all, rows
 
 SLASHED = "matrix:!house/garden:example.org"
 IN_PATH = quote(SLASHED, safe="")
 
 
 def contents(database: Database) -> list[str]:
-    with database.tenant(TENANT) as connection:
-        return list(connection.scalars(text("SELECT content FROM messages ORDER BY content")))
+    return [row[0] for row in rows(database, "SELECT content FROM messages ORDER BY content")]
 
 
 def test_a_user_is_forgotten_and_the_receipt_says_when_it_is_done(
@@ -40,8 +38,7 @@ def test_a_user_is_forgotten_and_the_receipt_says_when_it_is_done(
 
 def test_a_forgetting_that_was_given_up_says_so(client: httpx.Client, database: Database) -> None:
     receipt = client.post("/v1/forget", json={"kind": "chat", "chat_id": CHAT}).json()
-    with database.tenant(TENANT) as connection:
-        connection.execute(text("UPDATE jobs SET dead_at = now(), due_at = NULL, last_error = 'no luck'"))
+    rows(database, "UPDATE jobs SET dead_at = now(), due_at = NULL, last_error = 'no luck'")
     assert client.get(f"/v1/forget/{receipt['id']}").json()["given_up"] == "no luck"
 
 
@@ -83,8 +80,7 @@ def test_a_chats_id_may_hold_slashes_on_every_route(client: httpx.Client, databa
         assert (edited.status_code, edited.json()["outcome"]) == (202, "edited")
         assert contents(database) == [external]
     assert client.put(f"/v1/chats/{IN_PATH}/memory", json={"memory": False}).status_code == 200
-    with database.tenant(TENANT) as connection:
-        assert connection.execute(text("SELECT chat_id, memory FROM chats")).all() == [(SLASHED, False)]
+    assert rows(database, "SELECT chat_id, memory FROM chats") == [(SLASHED, False)]
     assert client.put("/v1/users/irc:a%2fb/memory", json={"memory": False}).status_code == 200
     slashed |= {"sender_id": "irc:a/b", "external_id": "c"}
     assert client.post("/v1/messages", json=body(slashed, chat=SLASHED)).json()["kept_out"] == 1
@@ -93,23 +89,6 @@ def test_a_chats_id_may_hold_slashes_on_every_route(client: httpx.Client, databa
     problem_of(client.put(f"/v1/chats/{SLASHED}/memory", json={"memory": False}), 404)
     assert client.delete(f"/v1/messages/{IN_PATH}/$a%2Fb").json()["outcome"] == "deleted"
     assert contents(database) == []
-
-
-def test_an_answer_is_reported_by_its_contexts_id(client: httpx.Client, database: Database) -> None:
-    client.post("/v1/messages", json=body(said(1, "The boiler shows E41.")))
-    asked = {"chat_id": CHAT, "query": "What does the boiler show?", "user_id": "test:ann"}
-    context = client.post("/v1/context", json=asked).json()
-    path = f"/v1/contexts/{context['context_id']}/answer"
-    first = client.post(path, json={"answer": "E41.", "remember": True}).json()
-    assert first["outcome"] == "stored"
-    assert client.post(path, json={"answer": "E41.", "remember": True}).json() == first | {"outcome": "known"}
-    with database.tenant(TENANT) as connection:
-        remembered = connection.scalars(text("SELECT content FROM memories")).all()
-    assert remembered == ["What does the boiler show?\nE41."]
-    problem_of(client.post("/v1/contexts/ctx_none/answer", json={"answer": "E41."}), 404)
-    context = client.post("/v1/context", json=asked | {"user_id": None}).json()
-    path = f"/v1/contexts/{context['context_id']}/answer"
-    assert problem_of(client.post(path, json={"answer": "x", "remember": True}), 422)["field"] == "remember"
 
 
 def test_a_deletion_says_whether_there_was_a_message(client: httpx.Client, database: Database) -> None:

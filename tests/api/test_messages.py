@@ -14,6 +14,7 @@ from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.store.connections.database import Database
 from tests.api.conftest import CHAT, body, problem_of, said
 from tests.conftest import TENANT
+from tests.harness.pipeline import rows
 from tests.scripts import batch
 from tests.waiting import SECONDS, ended, until
 from workers.queues import INGEST
@@ -22,8 +23,7 @@ WAITING = "SELECT pid FROM pg_locks WHERE NOT granted"
 
 
 def stored(database: Database) -> list[str]:
-    with database.tenant(TENANT) as connection:
-        return list(connection.scalars(text("SELECT external_id FROM messages ORDER BY external_id")))
+    return [row[0] for row in rows(database, "SELECT external_id FROM messages ORDER BY external_id")]
 
 
 def hint(broker: redis_client.Redis) -> dict[str, Any]:
@@ -61,8 +61,7 @@ def test_the_request_id_goes_with_the_hint_and_stands_on_the_work(
 ) -> None:
     answer = client.post("/v1/messages", json=body(), headers={"X-Request-ID": "bot-7/41"})
     assert answer.json()["request_id"] == answer.headers["x-request-id"] == "bot-7/41"
-    with database.tenant(TENANT) as connection:
-        work = connection.execute(text("SELECT kind, key, trace_id FROM jobs")).one()
+    (work,) = rows(database, "SELECT kind, key, trace_id FROM jobs")
     assert tuple(work) == ("ingest", CHAT, "bot-7/41")
     sent = hint(hints)
     assert sent["headers"]["task"] == "backscroll.ingest"

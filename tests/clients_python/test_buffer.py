@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -121,26 +119,6 @@ def run(script: str, *words: object) -> subprocess.Popen[str]:
 
 def external_ids(body: bytes) -> list[str]:
     return [message["external_id"] for message in json.loads(body)["messages"]]
-
-
-def test_a_bot_that_is_killed_before_it_hears_that_a_message_is_committed_sends_it_again(
-    tmp_path: Path,
-) -> None:
-    sent: list[str] = []
-
-    def answer(_method: str, _path: str, _headers: Headers, body: bytes) -> Answered:
-        sent.extend(external_ids(body))
-        if sent[-1] == "5" and sent.count("5") == 1:
-            os.kill(bot.pid, signal.SIGKILL)
-        return 202, {}, b'{"accepted": 1}'
-
-    with serving(answer) as url:
-        with run(BOT, url, tmp_path / "buffer") as bot:
-            bot.wait(60)
-        with Backscroll(url, "test-key", buffer=tmp_path / "buffer") as memory:
-            assert memory.waiting == 1
-            assert memory.flush() is True
-    assert sent == ["0", "1", "2", "3", "4", "5", "5"]
 
 
 # What may be in a file is limited instead of a disk, which only the administrator could make.

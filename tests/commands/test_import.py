@@ -89,11 +89,11 @@ def test_work_that_was_given_up_ends_the_waiting_with_code_5(
     path = whatsapp(*lines(0, 1))
     run("import", path)
     workers.finish()
-    with database.tenant(TENANT) as connection:
-        connection.exec_driver_sql(
-            "INSERT INTO jobs (tenant_id, kind, key, dead_at, last_error) "
-            "SELECT tenant_id, 'embed', 'message:' || id, now(), 'too odd' FROM messages"
-        )
+    rows(
+        database,
+        "INSERT INTO jobs (tenant_id, kind, key, dead_at, last_error) "
+        "SELECT tenant_id, 'embed', 'message:' || id, now(), 'too odd' FROM messages",
+    )
     ended = run("import", path, "--wait")
     assert ended.code == 5
     assert "too odd" in ended.err

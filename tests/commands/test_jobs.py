@@ -13,6 +13,7 @@ from schemas.settings import Settings
 from tests.commands.conftest import Run, Workers, talk
 from tests.conftest import POLICY, TENANT, message
 from tests.harness.jobs import kill, pass_time
+from tests.harness.pipeline import rows
 from tests.harness.refusals import as_owner, refuse
 
 CHAT = "test:1"
@@ -77,8 +78,7 @@ def test_a_message_that_stands_aside_is_listed_and_placed_once_it_is_released(
     assert run("jobs", "replay", "arrival", item["key"]).code == 0
     workers.finish()
     assert run("jobs", "list", "--json").json["total"] == 0
-    with database.tenant(TENANT) as connection:
-        assert connection.scalar(text("SELECT sum(message_count) FROM conversation_sessions")) == 5
+    assert rows(database, "SELECT sum(message_count) FROM conversation_sessions") == [(5,)]
 
 
 def test_what_is_dropped_is_owed_no_more_and_its_session_says_so(

@@ -3,7 +3,6 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import text
 
 from pipeline.clients.protocols import Completion
 from pipeline.llm.gateway import Gateway, ModelCall
@@ -12,6 +11,7 @@ from pipeline.store.connections.database import Database
 from schemas.errors import ProviderUnavailable
 from tests.commands.conftest import CHAT, SAMPLE, Run, Workers
 from tests.conftest import TENANT
+from tests.harness.pipeline import rows
 from tests.llm.chat_models import ScriptedModel, asking
 
 
@@ -51,8 +51,7 @@ def ask(database: Database, *models: ScriptedModel, purpose: str = "summary", te
 def called(database: Database) -> Database:
     """Calls of two models for two purposes, one of them yesterday, and of another tenant."""
     ask(database, ScriptedModel(), ScriptedModel())
-    with database.tenant(TENANT) as connection:
-        connection.execute(text("UPDATE llm_calls SET called_at = called_at - interval '1 day' WHERE id = 1"))
+    rows(database, "UPDATE llm_calls SET called_at = called_at - interval '1 day' WHERE id = 1")
     down = ScriptedModel(ProviderUnavailable("503", retry_after=90), provider="down.example:443")
     ask(database, ScriptedModel(model="smollm2", provider="127.0.0.1:8080"), down, purpose="hyde")
     ask(database, ScriptedModel(), tenant="other")

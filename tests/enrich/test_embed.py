@@ -184,7 +184,7 @@ def test_what_a_server_embeds_is_noted_with_its_price(database: Database, settin
         migrate.upgrade(settings.owner_database_url.get_secret_value(), client.space)
         for server.fault in ("overloaded", None):
             runner.run(database, "embed", embed.embedder(database, client, prices=prices), POLICY)
-            rows(database, "UPDATE jobs SET due_at = now() WHERE due_at IS NOT NULL RETURNING 1")
+            rows(database, "UPDATE jobs SET due_at = now() WHERE due_at IS NOT NULL")
         client.close()
     failed, answered = rows(
         database, "SELECT purpose, model, outcome, input_tokens, cost FROM llm_calls ORDER BY id"

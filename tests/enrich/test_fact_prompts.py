@@ -19,7 +19,7 @@ from pipeline.enrich.protocols import People
 from pipeline.enrich.summaries.prompts import InvalidAnswer
 from schemas.facts import CATEGORIES, Fact, KnownFact
 from schemas.sessions import Message
-from tests.harness.prompts import GOOD, KNOWN, PEOPLE, message
+from tests.harness.prompts import GOOD, KNOWN, PEOPLE, fence_of, message
 
 ATTACKS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("fact_attacks.json").read_text())
 SAID = (
@@ -47,12 +47,6 @@ def prompt_of(messages: list[Message], known: list[KnownFact] | None = None, **n
         "max_tokens": 900,
     } | named
     return fact_prompts.fact_prompt(messages, KNOWN if known is None else known, **options)
-
-
-def fence_of(prompt: Prompt) -> str:
-    found = re.search(r"<(transcript-[0-9a-f]{16})>", prompt.system)
-    assert found
-    return found[1]
 
 
 def is_fenced(prompt: Prompt, messages: int) -> bool:

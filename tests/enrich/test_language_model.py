@@ -58,7 +58,7 @@ def run_due(database: Database, handle: Handler) -> None:
 
 def pass_hours(database: Database, hours: int) -> None:
     earlier = f"due_at = due_at - interval '{hours} h', pending_since = pending_since - interval '{hours} h'"
-    rows(database, f"UPDATE jobs SET {earlier} RETURNING 1")
+    rows(database, f"UPDATE jobs SET {earlier}")
 
 
 def stored(database: Database) -> list[tuple[object, ...]]:

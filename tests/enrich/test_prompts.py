@@ -14,7 +14,7 @@ from pipeline.enrich.summaries import prompts
 from pipeline.enrich.summaries.prompts import InvalidAnswer
 from pipeline.text.tokens import estimate_line
 from schemas.sessions import Message, Summary
-from tests.harness.prompts import message
+from tests.harness.prompts import fence_of, message
 
 ATTACKS: list[dict[str, str]] = json.loads(Path(__file__).with_name("attacks.json").read_text())
 SAID = (
@@ -45,12 +45,6 @@ def prompt_of(messages: list[Message], previous: Summary | None = None, **named:
 
 def texts(messages: list[Message]) -> list[str]:
     return [f"{m.speaker}: {m.content}" for m in messages]
-
-
-def fence_of(prompt: Any) -> str:
-    found = re.search(r"<(transcript-[0-9a-f]{16})>", prompt.system)
-    assert found
-    return found[1]
 
 
 def is_fenced(prompt: Any, count: int) -> bool:

@@ -86,7 +86,7 @@ def test_a_summary_of_what_has_changed_is_thrown_away(database: Database, change
         place(database)
 
     client = Reading(meanwhile)
-    rows(database, "DELETE FROM jobs WHERE kind = 'summarize' AND key = 'session:1' RETURNING 1")
+    rows(database, "DELETE FROM jobs WHERE kind = 'summarize' AND key = 'session:1'")
     runner.run(database, "summarize", summarizer(database, client=client), POLICY)
     assert len(client.calls) == 1
     summaries = "SELECT count(*) FROM conversation_sessions WHERE summary_text IS NOT NULL"

@@ -61,17 +61,20 @@ def until_somebody_waits(database: Database, count: int = 1) -> None:
 
 
 def log(database: Database, context_id: str, query: str, shown: list[str], chat: str = CHAT.chat_id) -> None:
-    with database.tenant(TENANT) as connection:
-        connection.execute(
-            text("""
+    rows(
+        database,
+        """
                 INSERT INTO query_log (tenant_id, context_id, chat_id, user_id, profile, asked_at, query, shown, tokens,
                     chars, used_tokens, budget, latency_ms, degraded, answer, answered_at)
                 SELECT 'default', :id, :chat, 'test:ann', 'default', now(), :query,
                     (SELECT coalesce(jsonb_object_agg(item, 'history'), '{}')
                         FROM unnest(CAST(:shown AS text[])) AS item), '{}', '{}', 1, 1, 1, '{}', 'Yes.', now()
-            """),
-            {"id": context_id, "chat": chat, "query": query, "shown": shown},
-        )
+            """,
+        id=context_id,
+        chat=chat,
+        query=query,
+        shown=shown,
+    )
 
 
 def test_an_edit_that_waits_for_forgetting_brings_nothing_back(database: Database) -> None:
@@ -186,7 +189,7 @@ def test_a_question_quotes_a_text_in_whole_words(talked: Database) -> None:
             derived.remove_derived(connection, TENANT, CHAT.chat_id, texts=["something else", said])
         taken_back = rows(talked, "DELETE FROM query_log WHERE query IS NULL RETURNING context_id")
         assert taken_back == ([(f"ctx_{number}",)] if goes else []), said
-        rows(talked, "DELETE FROM query_log RETURNING 1")
+        rows(talked, "DELETE FROM query_log")
 
 
 def test_an_index_finds_nothing_of_another_tenants(talked: Database) -> None:
@@ -219,7 +222,6 @@ def test_a_worker_finishes_a_broken_deletion(talked: Database, monkeypatch: pyte
         patched.setattr(derived, "erase_messages", killed)
         with pytest.raises(Killed):
             edits.delete(talked, TENANT, CHAT.chat_id, "z", SESSION_POLICY)
-    with talked.tenant(TENANT) as connection:
-        connection.execute(text("UPDATE jobs SET due_at = now() WHERE kind = 'forget'"))
+    rows(talked, "UPDATE jobs SET due_at = now() WHERE kind = 'forget'")
     forget_all(talked)
     assert rows(talked, "SELECT chat_id FROM messages WHERE external_id = 'z'") == [(OTHER.chat_id,)]

@@ -1,7 +1,6 @@
 """Forgetting reaches what was asked, answered and remembered of it, and leaves what is not its to take."""
 
 import pytest
-from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.erasure import edits, forget
@@ -57,17 +56,17 @@ def fill(database: Database) -> None:
     for again in ("and who lives where again?", "and again, who lives where?"):
         ask(database, again, "As I said, a zebrafish.", user_id=ANN, include_history=False)
     # what a provider said of what it was sent
-    with database.tenant(TENANT) as connection:
-        connection.execute(
-            text("""
+    rows(
+        database,
+        """
                 INSERT INTO jobs (tenant_id, kind, key, last_error)
                 SELECT tenant_id, 'embed', key, 'cannot read: zebrafish'
                 FROM (VALUES ('session:1'), ('message:4')) AS known (key) CROSS JOIN tenants
                 UNION ALL
                 SELECT tenant_id, 'embed', 'memory:' || id, 'cannot read: zebrafish' FROM memories
                 ON CONFLICT (tenant_id, kind, key) DO UPDATE SET last_error = excluded.last_error
-            """)
-        )
+            """,
+    )
 
 
 @pytest.fixture

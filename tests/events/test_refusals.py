@@ -9,11 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
-from sqlalchemy import text
 
-from pipeline.store.connections.database import Database
 from tests.api.conftest import problem_of
-from tests.conftest import TENANT
 from tests.events.conftest import PAYLOADS, cases, telegram
 
 PLATFORMS = sorted(path.stem for path in PAYLOADS.glob("*.json"))
@@ -52,18 +49,6 @@ def test_a_wrong_message_is_named(standing_client: httpx.Client, change: dict[st
     problem = problem_of(standing_client.post("/v1/events/telegram", json=telegram(**change)), 422)
     assert detail in problem["detail"]
     assert problem["field"] == "message"
-
-
-def test_one_broken_item_of_a_batch_loses_no_other(client: httpx.Client, database: Database) -> None:
-    batch = [telegram(message_id=1), telegram(message_id={}), telegram(message_id=3, text="третье")]
-    answer = client.post("/v1/events/telegram", json=batch)
-    assert answer.status_code == 200
-    assert answer.json()["accepted"] == 2
-    (broken,) = answer.json()["broken"]
-    assert broken["where"] == "[1].message"
-    assert "message_id" in broken["reason"]
-    with database.tenant(TENANT) as connection:
-        assert list(connection.scalars(text("SELECT external_id FROM messages ORDER BY 1"))) == ["1", "3"]
 
 
 def mutated(value: Any, chance: random.Random) -> Any:

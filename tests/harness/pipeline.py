@@ -1,6 +1,7 @@
 """Steps of the pipeline, done at once instead of by workers."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from sqlalchemy import text
 
@@ -63,9 +64,11 @@ def forget_all(database: Database) -> None:
     run(database, "forget", forget.forgetter(database, SESSION_POLICY))
 
 
-def rows(database: Database, statement: str) -> list[tuple[object, ...]]:
+def rows(database: Database, statement: str, **values: object) -> list[tuple[Any, ...]]:
+    """What a statement returns, if anything."""
     with database.tenant(TENANT) as connection:
-        return [tuple(row) for row in connection.execute(text(statement))]
+        result = connection.execute(text(statement), values)
+        return [tuple(row) for row in result] if result.returns_rows else []
 
 
 def work(database: Database) -> None:

@@ -1,8 +1,10 @@
-"""A chat whose facts a language model is asked for."""
+"""What a language model is asked about a chat, and what it knows of it."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+from pipeline.clients.protocols import Prompt
 from pipeline.enrich.protocols import People
 from schemas.facts import KnownFact
 from schemas.sessions import Message
@@ -12,6 +14,13 @@ from tests.text import builders
 def message(number: int, speaker: str, content: str) -> Message:
     at = datetime(2026, 3, 2, 23, 30, tzinfo=UTC) + timedelta(minutes=number)
     return builders.message(content, speaker, id=number)._replace(sent_at=at)
+
+
+def fence_of(prompt: Prompt) -> str:
+    """The name of the marks around the transcript."""
+    found = re.search(r"<(transcript-[0-9a-f]{16})>", prompt.system)
+    assert found
+    return found[1]
 
 
 PEOPLE = People(

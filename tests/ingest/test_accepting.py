@@ -99,7 +99,7 @@ def test_an_edit_that_comes_while_its_message_is_stored_is_applied(
 def test_a_session_is_closed_by_a_message_that_is_there_already(database: Database) -> None:
     said = message(0, session_key="task")
     ingest.accept(database, TENANT, CHAT, [said])
-    rows(database, "DELETE FROM jobs RETURNING 1")
+    rows(database, "DELETE FROM jobs")
     again = said.model_copy(update={"closes_session": True})
     accepted = ingest.accept(database, TENANT, CHAT, [again])
     assert (accepted.new, accepted.duplicates) == (0, 1)

@@ -12,6 +12,7 @@ from pipeline.store.operations.stats import RunningProcess
 from schemas.messages import ChatIn
 from tests.commands.conftest import CHAT
 from tests.conftest import TENANT, message
+from tests.harness.pipeline import rows
 from tests.inspector.conftest import EVIL, HOSTILE, SCRIPT, Page, logged_in
 from tests.waiting import rounds
 
@@ -138,11 +139,11 @@ def test_what_waits_for_a_setting_and_what_is_sent_where_is_said_of_what_runs(st
 
 def test_a_dead_letter_is_replayed_and_dropped_once(standing: Standing) -> None:
     # Given a session whose summary was given up
-    with standing[1].tenant(TENANT) as connection:
-        connection.exec_driver_sql(
-            "UPDATE jobs SET dead_at = now(), due_at = NULL, last_error = '429 from the provider'"
-            " WHERE kind = 'summarize' AND key = (SELECT 'session:' || max(id) FROM conversation_sessions)"
-        )
+    rows(
+        standing[1],
+        "UPDATE jobs SET dead_at = now(), due_at = NULL, last_error = '429 from the provider'"
+        " WHERE kind = 'summarize' AND key = (SELECT 'session:' || max(id) FROM conversation_sessions)",
+    )
     with logged_in(standing[0]) as client:
         page = client.get("/inspect/jobs?state=dead&kind=summarize")
         assert "429 from the provider" in page.text

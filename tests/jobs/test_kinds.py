@@ -13,6 +13,7 @@ from schemas.people import Subject
 from schemas.settings import Settings
 from tests.conftest import CHECKOUT, TENANT, Templates
 from tests.harness.forgetting import GROUP, fill, forgotten
+from tests.harness.pipeline import rows
 from workers.app import make_app
 from workers.queues import OF_KIND, QUEUES
 from workers.resources import HANDLERS
@@ -69,5 +70,4 @@ def test_forgetting_a_tenant_deletes_its_jobs_of_every_kind(database: Database) 
             key = connection.scalar(text(f"SELECT {KEYS[kind]}"))
             jobs.enqueue(connection, TENANT, kind, [key] if key else [], delay_seconds=60)
     forgotten(database, Subject(kind="tenant"))
-    with database.tenant(TENANT) as connection:
-        assert connection.execute(text("SELECT kind, key FROM jobs")).all() == []
+    assert rows(database, "SELECT kind, key FROM jobs") == []

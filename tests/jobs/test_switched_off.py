@@ -81,7 +81,7 @@ def session(database: Database) -> str:
     said = [message(n, f"remember: the boiler shows error E{n}", id=f"1-{n}") for n in range(5)]
     accept.accept(database, TENANT, MEMORY, said)
     place(database)
-    rows(database, "UPDATE jobs SET due_at = now() WHERE kind <> 'ingest' RETURNING 1")
+    rows(database, "UPDATE jobs SET due_at = now() WHERE kind <> 'ingest'")
     with database.tenant(TENANT) as connection:
         jobs.enqueue(connection, TENANT, "rollup", [f"{MEMORY.chat_id} 2026-03-02"])
     ((key,),) = rows(database, "SELECT key FROM jobs WHERE kind = 'summarize'")
@@ -112,7 +112,7 @@ def test_a_job_waits_at_no_attempt_while_a_flag_of_its_kind_is_off(
 def test_no_way_leads_around_a_flag(database: Database, session: str, held: Held, server: ChatServer) -> None:
     off = held(session_memory_enabled=False)
     # Given a job that was given up, when it is replayed
-    rows(database, "UPDATE jobs SET due_at = NULL, dead_at = now() WHERE kind = 'summarize' RETURNING 1")
+    rows(database, "UPDATE jobs SET due_at = NULL, dead_at = now() WHERE kind = 'summarize'")
     items, _ = dead_letters.listing(database, TENANT, JobFilter(state="dead"))
     dead_letters.replay(database, items, lambda *_: None)
     # When a backfill is started for it, and one of answers
@@ -132,7 +132,7 @@ def test_no_way_leads_around_a_flag(database: Database, session: str, held: Held
     assert rows(database, "SELECT count(*) FROM memories") == [(0,)]
     assert rows(database, "SELECT attempts FROM jobs WHERE kind = 'summarize'") == [(0,)]
     # and with the flag back all goes on, the backfill too
-    rows(database, "UPDATE jobs SET due_at = now() RETURNING 1")
+    rows(database, "UPDATE jobs SET due_at = now()")
     work(held(), "backfill", "summarize")
     assert rows(database, "SELECT summary_model FROM conversation_sessions") == [("small-1",)]
     with database.tenant(TENANT) as connection:
@@ -164,7 +164,7 @@ def test_what_a_chat_waits_for_is_left_while_its_memory_is_off(
     assert left == [(kind, 0, why, True) for kind in ("embed", "extract", "summarize")]
     # When it is on again, all is done
     switch(on=True)
-    rows(database, "UPDATE jobs SET due_at = now() WHERE due_at IS NOT NULL RETURNING 1")
+    rows(database, "UPDATE jobs SET due_at = now() WHERE due_at IS NOT NULL")
     work(worker, "summarize", "extract", "embed")
     assert rows(database, "SELECT summary_model FROM conversation_sessions") == [("small-1",)]
     assert rows(database, "SELECT count(*) FROM message_vectors") == [(5,)]
@@ -180,6 +180,6 @@ def test_without_session_memory_messages_are_embedded_and_summaries_wait(
     vectors = "SELECT (SELECT count(*) FROM message_vectors), (SELECT count(*) FROM session_vectors)"
     assert rows(database, vectors) == [(5, 0)]
     assert rows(database, "SELECT key, attempts FROM jobs WHERE kind = 'embed'") == [(session, 0)]
-    rows(database, "UPDATE jobs SET due_at = now() WHERE kind = 'embed' RETURNING 1")
+    rows(database, "UPDATE jobs SET due_at = now() WHERE kind = 'embed'")
     work(held(), "embed")
     assert rows(database, vectors) == [(5, 1)]

@@ -13,7 +13,7 @@ from pipeline.store.connections.database import Database
 from pipeline.store.jobs import jobs
 from schemas.facts import RULES
 from tests.conftest import TENANT
-from tests.harness.pipeline import embed_all
+from tests.harness.pipeline import embed_all, rows
 
 _INSERT = """
     INSERT INTO memories (tenant_id, id, content_hash, {names}) VALUES (:tenant, :id, :hash, {values})
@@ -61,10 +61,7 @@ def evidence(database: Database, identity: UUID, *messages: str) -> None:
 
 def change(database: Database, identity: UUID, **fields: object) -> None:
     assignments = ", ".join(f"{name} = :{name}" for name in fields)
-    with database.tenant(TENANT) as connection:
-        connection.execute(
-            text(f"UPDATE memories SET {assignments} WHERE id = :id"), {"id": identity, **fields}
-        )
+    rows(database, f"UPDATE memories SET {assignments} WHERE id = :id", id=identity, **fields)
 
 
 def embedded(database: Database) -> None:

@@ -175,7 +175,7 @@ def test_a_sessions_memory_lives_on_while_it_is_used(database: Database, say: Sa
         return [int(of(database, identity, minutes)[0]) for identity in (sliding, fixed)]
 
     def pass_time(minutes: int) -> None:
-        earlier = f"UPDATE memories SET expires_at = expires_at - interval '{minutes} min' RETURNING 1"
+        earlier = f"UPDATE memories SET expires_at = expires_at - interval '{minutes} min'"
         rows(database, earlier)
 
     sliding, fixed = (

@@ -31,7 +31,7 @@ from schemas.messages import ChatIn
 from schemas.people import Subject
 from schemas.settings import Settings
 from tests.conftest import POLICY, SESSION_POLICY, TENANT, message
-from tests.harness.pipeline import place, run
+from tests.harness.pipeline import place, rows, run
 
 CHAT = ChatIn(chat_id="test:daily", title="Верфь", time_zone="Europe/Lisbon", language="russian")
 HERE = "127.0.0.1"
@@ -85,13 +85,11 @@ def added(database: Database, url: str, daily: str = "08:00", made_by: int | Non
 
 def due_now(database: Database, since: str = "1 day") -> None:
     """It has become 08:00."""
-    with database.tenant(TENANT) as connection:
-        connection.execute(
-            text(
-                "UPDATE digests SET next_at = date_trunc('minute', now()) - interval '1 minute', "
-                f"sent_until = now() - interval '{since}'"
-            )
-        )
+    rows(
+        database,
+        "UPDATE digests SET next_at = date_trunc('minute', now()) - interval '1 minute', "
+        f"sent_until = now() - interval '{since}'",
+    )
 
 
 def work(database: Database, settings: Settings = SETTINGS) -> None:
@@ -100,8 +98,7 @@ def work(database: Database, settings: Settings = SETTINGS) -> None:
 
 
 def retry_now(database: Database) -> None:
-    with database.tenant(TENANT) as connection:
-        connection.execute(text("UPDATE jobs SET due_at = now() WHERE kind = 'digest'"))
+    rows(database, "UPDATE jobs SET due_at = now() WHERE kind = 'digest'")
 
 
 @pytest.fixture
@@ -186,8 +183,7 @@ def test_a_worker_whose_lease_ran_out_sends_nothing(told: Database) -> None:
         handler = digests.sender(told, SETTINGS)
 
         def overtaken(tenant: str, claims: Any) -> set[str]:
-            with told.tenant(TENANT) as connection:
-                connection.execute(text("UPDATE jobs SET token = nextval('job_token') WHERE kind = 'digest'"))
+            rows(told, "UPDATE jobs SET token = nextval('job_token') WHERE kind = 'digest'")
             return set(handler(tenant, claims))
 
         runner.run(told, "digest", overtaken, POLICY)
@@ -234,8 +230,7 @@ def test_what_never_arrived_is_in_the_next_one(told: Database) -> None:
         assert "503" in str(waiting.last_error)
         # When the next day comes and it answers
         hook.answers = [200]
-        with told.tenant(TENANT) as connection:
-            connection.execute(text("UPDATE digests SET next_at = now()"))
+        rows(told, "UPDATE digests SET next_at = now()")
         work(told)
     assert len(hook.got) == tries + 1
     assert json.loads(hook.got[-1][1])["data"]["messages"] == 3
@@ -272,8 +267,7 @@ def test_a_digest_ends_with_its_key_its_chat_and_when_it_is_removed(told: Databa
         digests.remove(told, TENANT, ended.digest_id)
         added(told, hook.url)
         due_now(told)
-        with told.tenant(TENANT) as connection:
-            connection.execute(text("DELETE FROM chats WHERE chat_id = :chat"), {"chat": CHAT.chat_id})
+        rows(told, "DELETE FROM chats WHERE chat_id = :chat", chat=CHAT.chat_id)
         work(told)
     assert not hook.got
     assert digests.listing(told, TENANT) == []
@@ -366,12 +360,10 @@ def test_after_days_without_workers_there_is_one_for_all_of_them(told: Database)
     hook = Webhook()
     with hook.served():
         added(told, hook.url)
-        with told.tenant(TENANT) as connection:
-            connection.execute(
-                text(
-                    "UPDATE digests SET next_at = now() - interval '5 days', sent_until = now() - interval '6 days'"
-                )
-            )
+        rows(
+            told,
+            "UPDATE digests SET next_at = now() - interval '5 days', sent_until = now() - interval '6 days'",
+        )
         for _ in range(3):
             work(told)
     assert len(hook.got) == 1

@@ -4,7 +4,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import text
 
 from pipeline.ingest import accept, session_ranges
 from pipeline.ingest.accept import Accepted, MessageLimits
@@ -49,8 +48,7 @@ def boat(start: float = 0) -> list[MessageIn]:
 
 def time_passes(database: Database) -> None:
     """Everything that waits is due."""
-    with database.tenant(TENANT) as connection:
-        connection.execute(text("UPDATE jobs SET due_at = now() WHERE due_at IS NOT NULL"))
+    rows(database, "UPDATE jobs SET due_at = now() WHERE due_at IS NOT NULL")
 
 
 def all_made(database: Database) -> None:
@@ -123,8 +121,7 @@ def test_messages_wait_neither_for_what_was_given_up_nor_for_longer_than_a_week(
     accept.accept(database, TENANT, CHAT, boat())
     place(database)
     assert prune(database, TENANT, keep)["messages_by_age"] == 0
-    with database.tenant(TENANT) as connection:
-        connection.execute(text(because))
+    rows(database, because)
     assert prune(database, TENANT, keep)["messages_by_age"] == 8
 
 

@@ -29,6 +29,7 @@ from schemas.vectors import EmbeddingSpace, StoredSpace, Vector
 from tests.commands.conftest import Workers
 from tests.conftest import TENANT, message
 from tests.harness.owner import owner_of
+from tests.harness.pipeline import rows
 
 CHAT = ChatIn(chat_id="test:house", title="The house")
 OLD, NEW = (DeterministicEmbedder(dimensions=size).space for size in (256, 384))
@@ -202,10 +203,7 @@ def test_a_model_that_is_away_keeps_only_its_own_space_waiting_and_nothing_is_em
     # When the model is back, only it is asked
     asked = len(deployment.models[256].texts)
     new.error = None
-    with deployment.database.tenant(TENANT) as connection:
-        attempts = connection.execute(
-            text("UPDATE jobs SET due_at = now() RETURNING attempts, dead_at")
-        ).all()
+    attempts = rows(deployment.database, "UPDATE jobs SET due_at = now() RETURNING attempts, dead_at")
     assert len(attempts) > 5
     assert all(tuple(row) == (0, None) for row in attempts)
     deployment.workers.handlers["embed"] = embed.embedder(deployment.database, deployment.embedders)

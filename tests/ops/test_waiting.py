@@ -5,7 +5,6 @@ import signal
 
 import pytest
 from rich.console import Console
-from sqlalchemy import text
 
 from ops.console import waiting
 from ops.console.waiting import interrupts_deferred
@@ -13,6 +12,7 @@ from pipeline.ingest.accept import accept
 from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from tests.conftest import TENANT, message
+from tests.harness.pipeline import rows
 
 
 @pytest.mark.parametrize(
@@ -31,8 +31,7 @@ def test_what_is_waited_for_is_said(
 ) -> None:
     accept(database, TENANT, ChatIn(chat_id="test:чат"), [message(0, "Привет 👋")])
     if change is not None:
-        with database.tenant(TENANT) as connection:
-            connection.execute(text(f"UPDATE jobs SET {change}"))
+        rows(database, f"UPDATE jobs SET {change}")
     monkeypatch.setattr(waiting, "STALL_SECONDS", -1)
     written = io.StringIO()
     waiting.await_memory(

@@ -306,7 +306,7 @@ def test_whoever_has_alice_say_something_is_not_told_whether_she_said_it_elsewhe
     talk.learn()
     [known] = world.get("/v1/memories", params={"type": "fact"}).json()["memories"]
     world.patch(f"/v1/memories/{known['id']}", json={"importance": 9, "metadata": {"kept": "by hand"}})
-    past = "UPDATE memories SET created_at = '2026-03-05', access_count = 3, last_accessed_at = now() RETURNING 1"
+    past = "UPDATE memories SET created_at = '2026-03-05', access_count = 3, last_accessed_at = now()"
     rows(database, past)
     with confined(world, chat) as holder:
         forge(holder, chat)

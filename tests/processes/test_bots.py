@@ -29,31 +29,6 @@ def test_what_a_bot_without_our_code_enqueues_is_remembered_by_hints_alone(deplo
     assert set(deployment.vectors_of("test:bot").values()) == {1}
 
 
-def test_payloads_that_cannot_be_read_are_dead_letters_as_they_came(deployment: Deployment) -> None:
-    chat, good = "test:dead", talk(1)[0]
-    unreadable: list[dict[str, Any]] = [
-        {"v": 2, "chat": chat, "messages": [good]},
-        {"v": 1, "chat": chat, "messages": [{k: v for k, v in good.items() if k != "external_id"}, good]},
-        # neither is taken for a hint, which has no arguments
-        {"v": 1, "chat": chat, "message": good},
-        {"v": 1, "chat": chat, "messages": [good], "tenant": "no such\x00tenant"},
-    ]
-    for payload in unreadable:
-        deployment.send_payload(payload)
-    with Celery(broker=deployment.server.url) as bot:
-        bot.send_task("backscroll.ingest", args=[unreadable[0]], queue="backscroll.accept")
-    until(lambda: len(deployment.dead_letters()) == 5, "five dead letters", SECONDS)
-    letters = deployment.dead_letters()
-    assert [letter["kwargs"] for letter in letters] == [*unreadable, {}]
-    assert letters[-1]["args"] == [unreadable[0]]
-    # and the worker says which field was wrong, and goes on
-    refused = [r["error"] for r in deployment.records("accept") if r["event"] == "payload_refused"]
-    assert any("messages.0.external_id" in reason for reason in refused)
-    deployment.send(chat, talk(5))
-    deployment.wait_for(chat, 5)
-    drop_dead_letters(deployment)
-
-
 def test_a_message_that_postgres_does_not_take_is_not_lost(deployment: Deployment) -> None:
     # Given a rule of the database that no check of ours foresees
     with deployment.as_owner() as owner:

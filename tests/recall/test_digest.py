@@ -20,7 +20,7 @@ from schemas.payloads import parse_payload
 from schemas.people import Subject
 from schemas.settings import Settings
 from tests.conftest import EPOCH, TENANT, message
-from tests.harness.pipeline import place, run, summarizer
+from tests.harness.pipeline import place, rows, run, summarizer
 
 HOUR, DAY = 60, 24 * 60
 SETTINGS = Settings(_env_file=None)
@@ -600,8 +600,7 @@ def test_a_summary_by_a_model_is_shown_as_it_stands_with_what_came_after_it(talk
     # what somebody saw of it is not summed up again for them
     assert "weather will be bad" not in told(talk, TENANT, user_id="test:ben", until=moment(HOUR)).text
     # nor anything where memory is off
-    with talk.tenant(TENANT) as connection:
-        connection.exec_driver_sql("UPDATE chats SET memory = false")
+    rows(talk, "UPDATE chats SET memory = false")
     off = told(talk, TENANT, since=moment(0), until=moment(HOUR))
     assert (off.text, off.messages) == ("", 0)
     assert off.degraded == ["memory: it is off here, so nothing is told"]

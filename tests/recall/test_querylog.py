@@ -13,7 +13,7 @@ from pipeline.recall import query_log
 from pipeline.store.connections.database import Database
 from pipeline.store.search import query_log as store
 from schemas.context import AnswerIn, Context, LoggedContext
-from schemas.errors import InvalidInput
+from schemas.errors import InvalidInput, NotFound
 from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.people import Subject
@@ -143,6 +143,8 @@ def test_answers_are_remembered_by_a_setting_or_the_bots_wish(talked: Database, 
     assert report(talked, keen, ask(talked, settings), remember=False) == ("stored", False)
     assert report(talked, keen, ask(talked, settings)) == ("stored", True)
     assert report(talked, keen, ask(talked, settings, user_id=None)) == ("stored", False)
+    with pytest.raises(NotFound):
+        query_log.report(talked, TENANT, "ctx_none", AnswerIn(answer="E41."), settings)
     with pytest.raises(InvalidInput, match="user_id"):
         report(talked, settings, ask(talked, settings, user_id=None), remember=True)
 

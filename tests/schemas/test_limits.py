@@ -150,9 +150,13 @@ def nested(depth: int) -> dict[str, Any]:
             "8388608",
         ),
         ({"chat": "test:1", "messages": []}, "at least 1"),
+        (payload(sent_at="2026-03-02T18:00:00"), "time zone"),
+        (payload(sendername="Ann"), "did you mean sender_name?"),
     ],
 )
-def test_what_is_too_large_is_refused_by_the_name_of_its_limit(given: dict[str, Any], limit: str) -> None:
+def test_what_is_wrong_is_refused_by_its_field_with_what_is_allowed(
+    given: dict[str, Any], limit: str
+) -> None:
     with pytest.raises(InvalidInput, match=limit) as refused:
         parse_payload(IngestPayload, given)
     assert refused.value.field.startswith("messages")

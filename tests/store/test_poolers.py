@@ -31,6 +31,7 @@ from tests.api.conftest import body, said, served
 from tests.commands.conftest import Run, run  # noqa: F401 - a fixture
 from tests.conftest import TENANT, message
 from tests.harness.doctor import found
+from tests.harness.pipeline import rows
 from tests.waiting import until
 
 PGBOUNCER = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
@@ -102,8 +103,7 @@ def test_messages_and_questions_go_through_a_pooler(behind: Settings, database: 
     with served(behind) as client, ThreadPoolExecutor(8) as senders:
         assert set(senders.map(partial(talk, client), range(24))) == {(202, 200)}
         assert client.get("/readyz").json()["status"] == "ready"
-    with database.tenant(TENANT) as connection:
-        assert connection.scalar(text("SELECT count(*) FROM messages")) == 24
+    assert rows(database, "SELECT count(*) FROM messages") == [(24,)]
 
 
 def test_what_belongs_to_a_session_is_refused_through_a_pooler(behind: Settings, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from schemas.search import SearchQuery
 from schemas.settings import Settings
 from tests.conftest import EPOCH, TENANT, Templates, message
 from tests.harness.contexts import DAY
-from tests.harness.pipeline import place, run, summarizer
+from tests.harness.pipeline import place, rows, run, summarizer
 from tests.recall import asking
 
 CHAT = ChatIn(chat_id="test:port", title="The port", time_zone="UTC", language="english")
@@ -145,10 +145,10 @@ def test_what_only_a_summary_names_is_found_through_it(database: Database, setti
 
 def test_what_several_messages_say_leads_to_their_session(database: Database, settings: Settings) -> None:
     # Given two words that are said again and again, and both in one session only, which has no summary yet
-    with database.tenant(TENANT) as connection:
-        connection.exec_driver_sql(
-            "UPDATE conversation_sessions s SET summary_text = NULL, search_text = '' FROM messages m "
-            "WHERE m.external_id = 'mine' AND m.sent_at BETWEEN s.started_at AND s.ended_at"
-        )
+    rows(
+        database,
+        "UPDATE conversation_sessions s SET summary_text = NULL, search_text = '' FROM messages m "
+        "WHERE m.external_id = 'mine' AND m.sent_at BETWEEN s.started_at AND s.ended_at",
+    )
     found = ask(database, settings, "who lent a bicycle for the regatta?")
     assert "sessions" in hit(found, "mine").arms
