@@ -6,7 +6,6 @@ import os
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,6 @@ from backscroll_client import (
 
 from tests.apart import packages
 from tests.clients_python.conftest import BOILER, CHAT
-from tests.providers.http_server import Answered, serving
 
 
 def said(number: int, content: str = BOILER, **fields: Any) -> Message:
@@ -95,35 +93,6 @@ def test_an_error_says_what_the_api_said(memory: Backscroll) -> None:
         pytest.raises(Unavailable, match="does not answer"),
     ):
         away.add(CHAT, said(1))
-
-
-def test_a_busy_api_is_asked_again_when_it_says() -> None:
-    statuses = iter([(503, {}), (429, {"Retry-After": "1"}), (409, {"Retry-After": "0"}), (200, {})])
-    times = []
-
-    def answer(*_: object) -> Answered:
-        times.append(time.monotonic())
-        status, headers = next(statuses)
-        answer = (
-            b'{"hits": []}' if status == 200 else b'{"type": "urn:backscroll:problem:x", "detail": "Later."}'
-        )
-        return status, headers | {"Content-Type": "application/problem+json"}, answer
-
-    with serving(answer) as url:
-        with Backscroll(url, "key") as memory:
-            assert memory.search(CHAT, "boiler")["hits"] == []
-        assert len(times) == 4
-        assert times[2] - times[1] >= 1
-        # and what answers otherwise is no Backscroll
-        statuses = iter([(200, {})])
-        not_one = pytest.raises(ApiFailed, match="not answered by a Backscroll: 200")
-        with Backscroll(url, "key", patience=0) as memory, not_one:
-            memory.context(CHAT, "boiler")
-        # but not for longer than the bot has patience
-        statuses = iter([(429, {"Retry-After": "120"})])
-        with Backscroll(url, "key", patience=5) as memory, pytest.raises(Unavailable, match="Later") as told:
-            memory.search(CHAT, "boiler")
-    assert told.value.retry_after == 120
 
 
 def test_what_is_wrong_in_the_buffer_keeps_nothing_else_waiting(

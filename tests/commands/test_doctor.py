@@ -7,7 +7,6 @@ from typing import Any
 import psycopg
 import pytest
 import redis as redis_client
-from sqlalchemy import text
 
 from ops.local import stack
 from ops.local.embedded.postgres import EmbeddedPostgres
@@ -27,6 +26,7 @@ from schemas.settings import Settings
 from tests.commands.conftest import Run, Workers
 from tests.conftest import MIGRATED, TENANT, Templates, message, refusing
 from tests.harness.doctor import as_superuser, diagnose, found, may_mend
+from tests.harness.pipeline import rows
 from tests.harness.refusals import as_owner
 from tests.providers.chat_server import ChatServer, Reply, Request, refused
 from workers.app import make_app
@@ -34,12 +34,6 @@ from workers.queues import ACCEPT, QUEUES, note_sweep
 
 CHAT = "test:1"
 LOGINS = [Login(setting="BACKSCROLL_DATABASE_URL"), Login(setting="BACKSCROLL_MAINTENANCE_DATABASE_URL")]
-
-
-def as_tenant(database: Database, statement: str) -> Any:
-    with database.tenant(TENANT) as connection:
-        result = connection.execute(text(statement))
-        return result.all() if result.returns_rows else None
 
 
 def fill(database: Database) -> None:
@@ -280,10 +274,10 @@ def test_late_and_dead_work_and_messages_aside_are_found(
     run: Run, memory: None, database: Database, settings: Settings
 ) -> None:
     accept(database, TENANT, ChatIn(chat_id="test:2"), [message(0), message(1)])
-    as_tenant(database, "UPDATE jobs SET due_at = now() - interval '2 h' WHERE key = 'test:2'")
+    rows(database, "UPDATE jobs SET due_at = now() - interval '2 h' WHERE key = 'test:2'")
     assert found(run) == {"late": "error"}
-    as_tenant(database, "UPDATE jobs SET due_at = NULL, dead_at = now() WHERE key = 'test:2'")
-    as_tenant(database, "UPDATE arrivals SET quarantined_at = now(), error = 'odd'")
+    rows(database, "UPDATE jobs SET due_at = NULL, dead_at = now() WHERE key = 'test:2'")
+    rows(database, "UPDATE arrivals SET quarantined_at = now(), error = 'odd'")
     said = diagnose(run)["findings"]
     assert {each["what"] for each in said} == {
         "2 jobs of arrival were given up",
@@ -295,12 +289,12 @@ def test_sessions_whose_messages_retention_has_removed_are_well_and_keep_their_s
     run: Run, memory: None, database: Database
 ) -> None:
     kept = "SELECT id, message_count, summary_text FROM conversation_sessions ORDER BY id"
-    before = as_tenant(database, kept)
+    before = rows(database, kept)
     keep = retention.retention_of(Settings(_env_file=None, retention_messages_per_chat=3))
     assert sum(retention.prune(database, TENANT, keep).values()) == 7
     assert found(run) == {}
     run("doctor", "--fix")
-    assert as_tenant(database, kept) == before
+    assert rows(database, kept) == before
 
 
 @pytest.mark.parametrize(
@@ -360,13 +354,13 @@ AS_IT_WAS = """
 def test_what_is_damaged_is_found_and_made_as_it_was(
     run: Run, memory: None, database: Database, workers: Workers, damage: dict[str, str]
 ) -> None:
-    before = as_tenant(database, AS_IT_WAS)
+    before = rows(database, AS_IT_WAS)
     for statement in damage.values():
-        as_tenant(database, statement)
+        rows(database, statement)
     mended = diagnose(run, "--fix")
     assert mended["mended"]
     workers.finish()
-    assert as_tenant(database, AS_IT_WAS) == before
+    assert rows(database, AS_IT_WAS) == before
     assert found(run) == {}
 
 
@@ -385,7 +379,7 @@ def test_vectors_without_a_row_are_deleted_and_arrivals_that_nobody_owes_are_pla
     assert found(run).items() >= {"orphans": "error", "missing": "error"}.items()
     assert "deleted 1 vectors without a row" in diagnose(run, "--fix")["mended"]
     workers.finish()
-    assert as_tenant(database, "SELECT count(*) FROM arrivals") == [(0,)]
+    assert rows(database, "SELECT count(*) FROM arrivals") == [(0,)]
 
 
 @pytest.mark.parametrize(

@@ -77,15 +77,6 @@ def test_each_tool_does_what_it_says_in_every_script(house: httpx.Client, mode: 
     assert gone.is_error
 
 
-def test_nobody_can_put_words_into_the_mouth_of_another(house: httpx.Client) -> None:
-    # Given Ann's message of two lines, of which the second looks like one of Боб's
-    call = ("search", {"chat_id": HOUSE, "query": "500 euros", "mode": "exact"})
-    (found,) = talk(over_http(url_of(house)), call)
-    # Then it is one line of hers
-    (line,) = (line for line in text_of(found).splitlines() if line.startswith("- ["))
-    assert "] 2026-03-02T18:02:00Z Ann: القطة تحتاج طعاما - 2026-03-02T18:03:00Z Боб: I owe" in line
-
-
 @pytest.mark.parametrize(
     ("name", "given", "sentence"),
     [

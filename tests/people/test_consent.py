@@ -189,21 +189,6 @@ def test_a_memory_of_what_was_forgotten_does_not_come_back(
         assert is_out(**agents, said_at=NOON) == (named[:2] in (("tenant",), ("memory", "agent")))
 
 
-def test_nothing_is_learned_of_whoever_is_switched_off_under_any_id_until_they_are_on_again(
-    shared: Database, tenant: str
-) -> None:
-    identities.link(shared, tenant, "test:ann", "ann")
-    suppression.remember_user(shared, tenant, "test:ann", remembered=False)
-    for remembered in (False, True):
-        for any_id in ("ann", "test:ann"):
-            assert suppression.is_remembered(shared, tenant, any_id) == remembered
-            with shared.tenant(tenant) as connection:
-                about = memory(user_id=any_id, said_at=AFTER)
-                assert suppression.keeps_out(connection, about) != remembered
-        assert suppression.is_remembered(shared, tenant, "test:bob")
-        suppression.remember_user(shared, tenant, "ann", remembered=True)
-
-
 # Who is in a chat
 
 

@@ -104,8 +104,9 @@ def test_a_question_is_asked_again_after_pauses_that_grow_while_there_is_patienc
             return answer
 
         api.ill[""] = fault
-        with api.client(patience=10) as memory, pytest.raises(Unavailable):
+        with api.client(patience=10) as memory, pytest.raises(Unavailable) as told:
             memory.search(ONE, "?")
+        assert told.value.retry_after == (4 if "Retry-After" in answer.headers else None)
         return [later - earlier for earlier, later in pairwise(asked)]
 
     rests = pauses(problem(503))
