@@ -18,6 +18,8 @@ ELSEWHERE = {
     "BACKSCROLL_OPENAI_BASE_URL": "https://me:secret@models.example.org/v1?token=secret",
     "BACKSCROLL_OPENAI_API_KEY": "sk-secret",
     "BACKSCROLL_LLM_DAILY_BUDGET": "2.5",
+    # longer than a model is waited for
+    "BACKSCROLL_LEASE_SECONDS": "120",
 }
 
 
@@ -45,8 +47,6 @@ def command(deployment: Deployment, *words: str) -> dict[str, Any]:
 
 def test_commands_speak_of_what_runs_and_not_of_their_own_shell(deployment: Deployment) -> None:
     # Given a deployment that sends transcripts elsewhere
-    for worker in deployment.workers.values():
-        worker.end()
     deployment.start_workers(names=("summarize", "sweep"), **ELSEWHERE)
     deployment.until(lambda: len(states(deployment)) == 2, "both say what they run with")
     # Then the doctor of another shell says so, and how that shell differs
