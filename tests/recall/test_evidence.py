@@ -110,7 +110,7 @@ def test_what_asks_for_all_is_not_judged(database: Database, settings: Settings)
     ("messages", "told", "expected"),
     [
         ("none", 0.1, ("none", 0.2)),
-        ("none", 0.6, ("weak", 0.6)),
+        ("none", 0.612345, ("weak", 0.6123)),
         ("weak", 0.99, ("strong", 0.99)),
         ("weak", 0.5, ("weak", 0.5)),
         ("strong", 0.6, ("strong", 0.2)),

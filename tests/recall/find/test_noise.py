@@ -63,6 +63,11 @@ def test_a_bot_is_asked_by_its_name_and_what_it_is_told_is_no_noise(text: str, i
     assert is_put_to_a_bot(text, "german+english", names_of(["Harbour Bot"])) == is_one
 
 
+def test_a_text_asks_if_four_fifths_of_it_do() -> None:
+    for text, asks in (("Is it X? k.", True), ("Is it X? ok.", False)):
+        assert Questions.of(text, "english").asks is asks
+
+
 def test_noise_means_nothing_and_lends_no_words_unless_it_was_answered() -> None:
     found = mark_noise(
         talk(

@@ -1,5 +1,7 @@
 """Ordering anew: the blend that group chats know, fading by the day, and diversity."""
 
+from datetime import timedelta
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,6 +28,16 @@ def test_age_takes_its_share_of_a_score_and_no_more() -> None:
         pytest.approx(2.0 * (1 - share + share * 0.95**10)),
         pytest.approx(1.9 * (1 - share)),
     ]
+
+
+def test_the_blend_gives_what_is_best_in_every_way_1_and_a_session_a_quarter_more() -> None:
+    best = {"ranking": 2.0}
+    for factor, whole in ((1.0, 1.0), (rerank.SESSION_FACTOR, 1.25)):
+        parts = rerank.blend_parts(best, 2.0, timedelta(0), 1.0, factor)
+        assert sum(parts.values()) == pytest.approx(whole)
+        # after three days what is new counts half
+        older = rerank.blend_parts(best, 2.0, timedelta(days=3), 1.0, factor)
+        assert older["recency"] == pytest.approx(parts["recency"] / 2)
 
 
 def test_a_quoted_phrase_stays_first_whatever_its_age() -> None:
