@@ -4,6 +4,7 @@ The same transaction removes all data derived from the old text, fences off resu
 new text. An edit never moves a message in time.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
@@ -14,6 +15,7 @@ from pipeline.erasure import derived
 from pipeline.ingest import languages
 from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.people import suppression
+from pipeline.people.suppression import Named
 from pipeline.store import identities
 from pipeline.store.chats import chat_moves, chats, membership
 from pipeline.store.connections import transactions
@@ -104,6 +106,41 @@ def edit(
         after = Measured(content, tokens, lexemes)
         follows = redo(connection, tenant_id, chat, message, after, policy, trace_id=trace_id)
     return Changed(outcome="edited", follows=follows)
+
+
+def edit_ahead(database: Database, tenant_id: str, edits: Sequence[NewText]) -> list[NewText]:
+    """Make edits that come before their messages, all at once; return the others, which `edit` has to make.
+
+    No message is accepted meanwhile. Raises `DatabaseUnavailable`; then nothing was changed.
+    """
+    texts = [masked(without_recalled(new.content)) for new in edits]
+    sizes = [estimate_tokens(content) for content in texts]
+    with database.tenant(tenant_id) as connection:
+        suppression_list.lock(connection, tenant_id, exclusive=True)
+        latest = chats.database_now(connection) + AHEAD
+        subjects: list[tuple[datetime, list[Named]]] = [
+            (new.edited_at or latest, [("tenant",), ("chat", new.chat_id), ("message", *new[:2])])
+            for new in edits
+        ]
+        out = suppression.kept_out(connection, subjects)
+        ahead = [
+            {
+                "place": place,
+                "chat_id": new.chat_id,
+                "external_id": new.external_id,
+                "sender_id": new.by or "",
+                "content": content,
+                "token_count": tokens,
+                "edited_at": new.edited_at.isoformat(),
+            }
+            for place, (new, content, tokens, is_out) in enumerate(zip(edits, texts, sizes, out, strict=True))
+            if not is_out
+            and new.edited_at is not None
+            and new.edited_at <= latest
+            and len(content.encode()) <= MAX_CONTENT_BYTES
+        ]
+        done = store.put_all_pending(connection, tenant_id, ahead)
+    return [new for place, new in enumerate(edits) if place not in done]
 
 
 class Measured(NamedTuple):

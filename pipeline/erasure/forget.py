@@ -11,6 +11,7 @@ finds what was forgotten since the backup, and API keys that have ended since, a
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -348,16 +349,18 @@ def forget_again(database: Database, forgotten: Forgotten) -> ForgottenAgain:
     with database.tenant(forgotten.tenant) as connection:
         suppression_list.lock(connection, forgotten.tenant, exclusive=True)
         same_key = suppression_list.put_key(connection, forgotten.tenant, key) == key
-        known = {digest: until for digest, _, until in suppression_list.entries(connection)}
         listed = {bytes.fromhex(entry.hash): entry for entry in forgotten.entries}
+        known = {digest: row.until for digest, row in suppression_list.listed(connection, listed).items()}
         new = {
             digest: entry
             for digest, entry in listed.items()
             if not (same_key and digest in known and _covers(known[digest], entry.until))
         }
-        if same_key:
-            for digest, entry in new.items():
-                suppression_list.put(connection, forgotten.tenant, entry.kind, [digest], entry.until)
+        alike = defaultdict(list)
+        for digest, entry in new.items() if same_key else ():
+            alike[entry.kind, entry.until].append(digest)
+        for (kind, until), digests in alike.items():
+            suppression_list.put(connection, forgotten.tenant, kind, digests, until)
         kinds = {entry.kind for entry in new.values()}
         keys = api_keys.end_again(connection, key, {digest: entry.until for digest, entry in new.items()})
         subjects = {

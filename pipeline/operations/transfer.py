@@ -207,13 +207,13 @@ class _Taking:
         return Taken(of="forgotten", rows=size, new=taken, left_out=lost, follows=frozenset({"forget"}))
 
     def _edits(self, batch: Sequence[Carried]) -> Taken:
+        rows = [{name: value for name, value in item.row.items() if value is not None} for item in batch]
+        given = [parse_payload(EditEvent, row, {"from": "platform"}) for row in rows]
+        texts = [
+            edits.NewText(e.chat_id, e.external_id, e.content, e.edited_at, by=e.sender_id) for e in given
+        ]
         follows, out = frozenset[str](), 0
-        for item in batch:
-            row = {name: value for name, value in item.row.items() if value is not None}
-            edit = parse_payload(EditEvent, row, {"from": "platform"})
-            new = edits.NewText(
-                edit.chat_id, edit.external_id, edit.content, edit.edited_at, by=edit.sender_id
-            )
+        for new in edits.edit_ahead(self.database, self.tenant_id, texts):
             changed = edits.edit(self.database, self.tenant_id, new, self.policy)
             out += changed.outcome in {"kept_out", "not_theirs"}
             follows |= changed.follows

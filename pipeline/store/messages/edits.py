@@ -8,7 +8,7 @@ from psycopg.types.json import Jsonb
 from sqlalchemy import Connection, Row, text
 
 from pipeline.store import vectors
-from pipeline.store.connections.statements import arrays, number, run
+from pipeline.store.connections.statements import arrays, column, number, run
 from pipeline.store.jobs import jobs
 from pipeline.store.jobs.jobs import LATER
 from pipeline.store.messages.messages import Arrival, arrival_columns, waits
@@ -40,14 +40,35 @@ _SET_CONTENT = text(f"""
     WHERE id = :id RETURNING length(tsv)
 """)
 _SET_EDITED_AT = text("UPDATE messages SET edited_at = greatest(edited_at, :at) WHERE id = :id")
-_PUT_PENDING = text("""
-    INSERT INTO pending_changes (tenant_id, chat_id, external_id, sender_id, content, token_count, edited_at,
-        original_bytes)
-    VALUES (:tenant, :chat, :external, :sender, :content, :tokens, :at, :original_bytes)
+_NEWEST = """
     ON CONFLICT (tenant_id, chat_id, external_id, sender_id) DO UPDATE SET content = excluded.content,
         token_count = excluded.token_count, edited_at = excluded.edited_at, received_at = now(),
         original_bytes = excluded.original_bytes
     WHERE pending_changes.edited_at <= excluded.edited_at
+"""
+_PUT_PENDING = text(f"""
+    INSERT INTO pending_changes (tenant_id, chat_id, external_id, sender_id, content, token_count, edited_at,
+        original_bytes)
+    VALUES (:tenant, :chat, :external, :sender, :content, :tokens, :at, :original_bytes)
+    {_NEWEST}
+""")
+# A number that somebody else has now may lead to another chat.
+_PUT_ALL_PENDING = text(f"""
+    WITH given AS MATERIALIZED (
+        SELECT g.*, m.id FROM jsonb_to_recordset(:edits) AS g (place integer, chat_id text, external_id text,
+            sender_id text, content text, token_count integer, edited_at timestamptz)
+        JOIN chats c ON c.chat_id = g.chat_id AND c.moved_to IS NULL
+        LEFT JOIN messages m ON m.chat_id = g.chat_id AND m.external_id = g.external_id
+        WHERE m.id IS NULL AND NOT EXISTS (SELECT FROM changed_numbers)
+            OR m.content = g.content AND m.edited_at >= g.edited_at AND g.sender_id = ''
+    ), kept AS (
+        INSERT INTO pending_changes (tenant_id, chat_id, external_id, sender_id, content, token_count, edited_at)
+        SELECT DISTINCT ON (chat_id, external_id, sender_id)
+            :tenant, chat_id, external_id, sender_id, content, token_count, edited_at
+        FROM given WHERE id IS NULL ORDER BY chat_id, external_id, sender_id, edited_at DESC, place DESC
+        {_NEWEST}
+    )
+    SELECT place FROM given
 """)
 _DROP_PENDING = text("DELETE FROM pending_changes WHERE chat_id = :chat AND external_id = ANY(:externals)")
 _DELETE_MESSAGES = text(f"""
@@ -156,6 +177,14 @@ def put_pending(
     """Keep an edit by `sender` (empty: whoever sent the message), of the values of `set_content`, until its message
     arrives; of several by one sender only the newest."""
     run(connection, _PUT_PENDING, tenant=tenant_id, chat=chat_id, external=external_id, **values)
+
+
+def put_all_pending(connection: Connection, tenant_id: str, edits: Sequence[dict[str, Any]]) -> set[int]:
+    """Keep edits as `put_pending` does; return the `place` of each that is kept, or made already.
+
+    Left are those of a message that is there otherwise, and of a chat that is not, or has another id now.
+    """
+    return set(column(connection, _PUT_ALL_PENDING, tenant=tenant_id, edits=Jsonb(list(edits))))
 
 
 def drop_pending(connection: Connection, chat_id: str, external_ids: Sequence[str]) -> None:
