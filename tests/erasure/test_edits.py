@@ -83,6 +83,39 @@ def test_edits_and_the_message_give_the_same_in_every_order(database: Database) 
     ) == [(True, True, 1)]
 
 
+def test_edits_that_come_ahead_all_at_once_wait_for_their_messages_and_others_are_returned(
+    database: Database,
+) -> None:
+    there, unknown = CHAT.chat_id, "test:未知"
+    said = [message(n, text, id=f"m{n}") for n, text in enumerate(["der Schlüssel", "ключ в саду", "鍵は駅に"])]
+    accept.accept(database, TENANT, CHAT, said)
+    edit(database, "m1", "ключ в порту", 5)
+    delete(database, "weg")
+    given = [
+        edits.NewText(there, "m1", "ключ в порту", at(5)),
+        edits.NewText(there, "neu", "älter", at(3)),
+        edits.NewText(there, "neu", "neuer, token ghp_16C7e42F292c6912E7710c838347Ae178B4a", at(4)),
+        edits.NewText(there, "fremd", "von wem anders", at(4), by="test:eve"),
+        # these have to be made one by one
+        edits.NewText(there, "m2", "鍵は港に", at(5)),
+        edits.NewText(there, "m1", "ключ в порту", at(6)),
+        edits.NewText(there, "weg", "geleert", at(5)),
+        edits.NewText(unknown, "a", "x", at(5)),
+        edits.NewText(there, "b", "ohne Zeit", None),
+    ]
+    for _ in range(2):
+        assert edits.edit_ahead(database, TENANT, given) == given[4:]
+    accept.accept(database, TENANT, CHAT, [message(9, "alt", id=name) for name in ("neu", "fremd", "weg")])
+    texts = dict(rows(database, "SELECT external_id, content FROM messages"))  # type: ignore[arg-type]
+    assert texts == {
+        "m0": "der Schlüssel",
+        "m1": "ключ в порту",
+        "m2": "鍵は駅に",
+        "neu": "neuer, token [masked: github token]",
+        "fremd": "alt",
+    }
+
+
 def test_a_vector_of_the_old_text_that_is_in_flight_is_thrown_away(database: Database) -> None:
     accept.accept(database, TENANT, CHAT, [message(0, "the old text", id="m")])
     place(database)
