@@ -14,7 +14,7 @@ from pipeline.platforms import slack_export as slack
 from pipeline.platforms.formats import Format
 from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Record, Skipped, Unread
 from pipeline.platforms.shapes import Place
-from pipeline.platforms.whatsapp import export as whatsapp
+from pipeline.platforms.whatsapp import whatsapp_export as whatsapp
 from schemas.errors import InvalidInput
 
 # A day of a Slack channel is read whole, and a zip can hide its size.

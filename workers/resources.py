@@ -32,7 +32,7 @@ from pipeline.llm.budget import load_prices
 from pipeline.llm.gateway import Gateway
 from pipeline.memories import learn
 from pipeline.memories.learn import Learning
-from pipeline.operations import backfill, digests
+from pipeline.operations import backfill, daily_digests
 from pipeline.operations.backfill_kinds import Current
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs.claims import Turn
@@ -190,7 +190,7 @@ HANDLERS: dict[str, Callable[[Resources], Handler]] = {
     BACKFILL.name: lambda held: backfill.backfiller(held.database, Current.of(held.settings)),
     LANGUAGE.name: lambda held: languages.labeller(held.database, held.rules),
     FORGET.name: lambda held: forget.forgetter(held.database, held.rules),
-    DIGEST.name: lambda held: digests.sender(held.database, held.settings),
+    DIGEST.name: lambda held: daily_digests.sender(held.database, held.settings),
 }
 
 

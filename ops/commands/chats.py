@@ -72,14 +72,14 @@ def show(call: Call, chat: ChatArgument) -> None:
     from pipeline.operations import lookup
     from pipeline.store.chats import chats as store
     from pipeline.store.operations import stats
-    from pipeline.store.sessions import sessions
+    from pipeline.store.sessions import session_rows
 
     with call.transaction() as (_, connection):
         stored = lookup.find_chat(connection, chat)
         times = next(row for row in store.overview(connection) if row.chat_id == stored.chat_id)
         by_status = stats.sessions_by_status(connection, stored.chat_id)
         speakers = stats.speakers(connection, stored.chat_id, SPEAKERS)
-        latest = sessions.listing(connection, stored.chat_id, limit=SESSIONS)
+        latest = session_rows.listing(connection, stored.chat_id, limit=SESSIONS)
     statuses = ", ".join(f"{count:,} {status}" for status, count in by_status.items())
     facts = rendering.facts(
         {

@@ -44,7 +44,7 @@ def list_(
     """List the latest sessions, in their chat's local time."""
     from pipeline.operations import lookup
     from pipeline.store.chats import chats
-    from pipeline.store.sessions import sessions as store
+    from pipeline.store.sessions import session_rows as store
 
     with call.transaction() as (_, connection):
         only = lookup.find_chat(connection, chat).chat_id if chat is not None else None
@@ -92,7 +92,7 @@ def show(
     The number of a session that was joined into another shows the other one, and says so.
     """
     from pipeline.operations import lookup
-    from pipeline.store.messages import messages
+    from pipeline.store.messages import message_rows
 
     with call.transaction() as (_, connection):
         stored = lookup.find_session(connection, session)
@@ -100,7 +100,7 @@ def show(
         transcript: list[Message] = []
         if with_messages:
             where = (stored.chat_id, stored.session_key, stored.started_at, stored.ended_at)
-            transcript = messages.in_range(connection, *where, limit=MAX_TRANSCRIPT)
+            transcript = message_rows.in_range(connection, *where, limit=MAX_TRANSCRIPT)
     if call.as_json:
         hidden = {"tenant_id", "tsv", "search_text"}
         shown = {name: value for name, value in stored._mapping.items() if name not in hidden}

@@ -20,8 +20,8 @@ from pipeline.clients.protocols import Embedder
 from pipeline.enrich.summaries.summarizers import stored_summary
 from pipeline.store.chats import chats
 from pipeline.store.memories import memory_rows
-from pipeline.store.messages import messages
-from pipeline.store.sessions import sessions
+from pipeline.store.messages import message_rows
+from pipeline.store.sessions import session_rows
 from pipeline.text import tokens
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable
 from schemas.sessions import Message, Session, Summary
@@ -84,19 +84,19 @@ def load_texts(connection: Connection, keys: Iterable[str]) -> list[OwnedText]:
         ids[owner].append(identity)
     texts = [
         _owned("message", str(message.id), *message_document(message))
-        for message in messages.by_id(connection, map(int, ids["message"]))
+        for message in message_rows.by_id(connection, map(int, ids["message"]))
         if message.content
     ]
     titles: dict[str, str] = {}
     for identity in ids["session"]:
-        row = sessions.find(connection, int(identity))
+        row = session_rows.find(connection, int(identity))
         summary = stored_summary(row) if row is not None and row.id == int(identity) else None
         if row is None or summary is None:
             continue
         if row.chat_id not in titles:
             chat = chats.get(connection, row.chat_id)
             titles[row.chat_id] = chat.title if chat else ""
-        document = session_document(sessions.as_session(row), titles[row.chat_id], summary)
+        document = session_document(session_rows.as_session(row), titles[row.chat_id], summary)
         texts.append(_owned("session", identity, *document))
     if ids["memory"]:
         rows = memory_rows.contents(connection, ids["memory"])

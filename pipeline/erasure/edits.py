@@ -24,7 +24,7 @@ from pipeline.store.erasure import erasure
 from pipeline.store.erasure import suppression as suppression_list
 from pipeline.store.jobs import jobs
 from pipeline.store.messages import edits as store
-from pipeline.store.messages.messages import MessageText
+from pipeline.store.messages.message_rows import MessageText
 from pipeline.store.operations import counters
 from pipeline.text import truncate
 from pipeline.text.fencing import without_recalled

@@ -28,7 +28,7 @@ from pipeline.store.messages import accepting, edits
 from pipeline.store.messages import accepting as store
 from pipeline.store.messages.accepting import Sent
 from pipeline.store.operations import counters
-from pipeline.store.sessions import sessions
+from pipeline.store.sessions import session_rows
 from pipeline.text import display, truncate
 from pipeline.text.fencing import without_recalled
 from pipeline.text.tokens import estimate as estimate_tokens
@@ -288,7 +288,7 @@ def _put_step_by_step(
         chats.settle(connection, chat.chat_id, how.settle)
     closing = [(m.session_key, m.sent_at) for m in messages if m.closes_session and m.session_key]
     if closing:
-        sessions.add_closes(connection, tenant_id, chat.chat_id, closing)
+        session_rows.add_closes(connection, tenant_id, chat.chat_id, closing)
     new = accepting.put(
         connection,
         tenant_id,

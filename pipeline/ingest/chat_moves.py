@@ -31,7 +31,7 @@ from pipeline.store.erasure import suppression as suppression_list
 from pipeline.store.jobs import jobs
 from pipeline.store.messages import edits
 from pipeline.store.sessions import ranges as store_ranges
-from pipeline.store.sessions import sessions
+from pipeline.store.sessions import session_rows
 from pipeline.store.sessions.ranges import SessionShape, Window
 from schemas.errors import Busy, InvalidInput, NotFound
 from schemas.messages import ChatIn, MessageIn
@@ -278,7 +278,7 @@ class _Step:
         by_key: dict[str, list[Session]] = defaultdict(list)
         for session in [*batch, *store_ranges.near(connection, [self._window(s) for s in batch])]:
             by_key[session.session_key].append(session)
-        closes = sessions.closes(connection, [(into, key) for key in by_key])
+        closes = session_rows.closes(connection, [(into, key) for key in by_key])
         rewrite = Rewrite()
         cut: list[int] = []
         for key, together in by_key.items():

@@ -20,10 +20,9 @@ from pipeline.store.connections.database import Database
 from pipeline.store.connections.transactions import persistently
 from pipeline.store.jobs import jobs
 from pipeline.store.jobs.jobs import Claim
-from pipeline.store.messages import messages
-from pipeline.store.messages import messages as message_rows
-from pipeline.store.messages.messages import MessageText
-from pipeline.store.sessions import sessions
+from pipeline.store.messages import message_rows
+from pipeline.store.messages.message_rows import MessageText
+from pipeline.store.sessions import session_rows
 from pipeline.text import language as texts
 from pipeline.text.cues import message_cues
 from schemas.errors import NotFound
@@ -139,7 +138,9 @@ def _index(
         after = store.words_after(connection, chat_id) if chat else None
         if chat is None or after is None:
             return False, 0
-        texts = messages.texts_of_slice(connection, chat_id, after, INDEXED_AT_ONCE) if chat.memory else []
+        texts = (
+            message_rows.texts_of_slice(connection, chat_id, after, INDEXED_AT_ONCE) if chat.memory else []
+        )
         done = store.index_messages(connection, chat_id, chat.language, after, INDEXED_AT_ONCE)
         # afterwards, as changing a message's language deletes its former cues
         store_cues(connection, tenant_id, ((text, chat.language) for text in texts))
@@ -165,7 +166,7 @@ def _enqueue_summaries(
         return
     jobs.fence(connection, tenant_id, [f"session:{i}" for i in indexed.changed])
     if policy.summaries and indexed.summarized:
-        sessions.outdate_summaries(connection, indexed.summarized)
+        session_rows.outdate_summaries(connection, indexed.summarized)
         keys = [f"session:{i}" for i in indexed.summarized]
         jobs.enqueue(connection, tenant_id, SUMMARIZE.name, keys, lane=chat.chat_id, priority=jobs.LATER)
 

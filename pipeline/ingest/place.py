@@ -32,11 +32,11 @@ from pipeline.store.connections.database import Database
 from pipeline.store.connections.transactions import batched
 from pipeline.store.jobs import job_admin, jobs
 from pipeline.store.jobs.jobs import Claim, NewJob
-from pipeline.store.messages import messages
-from pipeline.store.messages.messages import Arrival, MessageText
+from pipeline.store.messages import message_rows
+from pipeline.store.messages.message_rows import Arrival, MessageText
 from pipeline.store.operations import counters
 from pipeline.store.sessions import ranges as store
-from pipeline.store.sessions import sessions
+from pipeline.store.sessions import session_rows
 from pipeline.store.sessions.ranges import Begun, SessionShape, Window
 from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated
 from schemas.kinds import INGEST, LANGUAGE
@@ -166,9 +166,9 @@ def place(
     if not free:
         return Placed(locked=locked, more=frozenset(), follows=frozenset())
     arrived, more = (
-        messages.arrivals(connection, list(free), ARRIVALS_AT_ONCE)
+        message_rows.arrivals(connection, list(free), ARRIVALS_AT_ONCE)
         if only is None
-        else (messages.arrival(connection, only), frozenset[str]())
+        else (message_rows.arrival(connection, only), frozenset[str]())
     )
     remembered = {chat_id for chat_id, chat in free.items() if policy.for_chat(chat).memory}
     kept = [a for a in arrived if a.chat_id in remembered]
@@ -176,7 +176,7 @@ def place(
     texts = ((MessageText(a.message_id, a.chat_id, a.role, a.text), free[a.chat_id].language) for a in kept)
     languages.store_cues(connection, tenant_id, texts)
     to_detect = _mark_placed(connection, free, arrived)
-    for session in sessions.newly_cut(connection, sorted(remembered)):
+    for session in session_rows.newly_cut(connection, sorted(remembered)):
         chat = free[session.chat_id]
         session_ranges.split_anew(connection, tenant_id, session, chat.language, policy.for_chat(chat))
 
@@ -205,7 +205,7 @@ def _mark_placed(connection: Connection, by_id: Mapping[str, Chat], arrived: Seq
         count, lexemes = placed.get(arrival.chat_id, (0, 0))
         placed[arrival.chat_id] = (count + 1, lexemes + arrival.lexeme_count)
     chats.count_all_placed(connection, placed)
-    messages.forget_arrivals(connection, [arrival.message_id for arrival in arrived])
+    message_rows.forget_arrivals(connection, [arrival.message_id for arrival in arrived])
     return [
         chat_id
         for chat_id, (count, _) in placed.items()
@@ -238,7 +238,7 @@ def update_sessions(
     stored: dict[tuple[str, str], list[Session]] = defaultdict(list)
     for session in store.near(connection, windows):
         stored[session.chat_id, session.session_key].append(session)
-    closes = sessions.closes(connection, by_place)
+    closes = session_rows.closes(connection, by_place)
     rewrite = Rewrite(traces=traces)
     for place, group in by_place.items():
         _add_changes(
@@ -314,7 +314,7 @@ def place_each(
     follows: set[str] = set()
     blamed: dict[int, str] = {}
     with database.tenant(tenant_id) as connection:
-        arrived, _ = messages.arrivals(connection, [claim.key], ARRIVALS_PER_TURN + 1)
+        arrived, _ = message_rows.arrivals(connection, [claim.key], ARRIVALS_PER_TURN + 1)
         tries = job_admin.tries(connection, [arrival.key for arrival in arrived])
     waiting = sorted(arrived, key=lambda arrival: tries.get(arrival.key, 0))
     for arrival in waiting[:ARRIVALS_PER_TURN]:
@@ -354,7 +354,7 @@ def _quarantine(database: Database, claim: Claim, blamed: dict[int, str]) -> Non
     tenant_id = claim.tenant_id
     with database.tenant(tenant_id) as connection:
         for message_id, reason in blamed.items():
-            messages.quarantine(connection, claim.key, message_id, reason, claim.trace_id)
+            message_rows.quarantine(connection, claim.key, message_id, reason, claim.trace_id)
             job_admin.clear_tries(connection, tenant_id, f"message:{message_id}")
             log.warning("arrival_quarantined", chat_id=claim.key, message_id=message_id, error=reason)
         counters.add(connection, tenant_id, {"messages_quarantined": len(blamed)})

@@ -28,7 +28,7 @@ from pipeline.store.connections.database import Database
 from pipeline.store.connections.transactions import batched, persistently
 from pipeline.store.erasure import suppression as suppression_list
 from pipeline.store.jobs import jobs
-from pipeline.store.messages import edits, messages
+from pipeline.store.messages import edits, message_rows
 from pipeline.store.messages import edits as store
 from pipeline.store.messages.edits import StoredMessage
 from schemas.masking import has_mask
@@ -254,7 +254,7 @@ def _place(
     store.set_aside(connection, [session.id for session in emptied])
     if policy.memory:
         place.update_sessions(connection, tenant_id, {chat.chat_id: chat}, arrived, policy)
-    messages.forget_arrivals(connection, ids)
+    message_rows.forget_arrivals(connection, ids)
     now_at = {a.message_id: a.sent_at for a in arrived}
     into = _successors(connection, chat.chat_id, emptied, placed, now_at)
     session_ranges.merge_emptied(connection, tenant_id, into)

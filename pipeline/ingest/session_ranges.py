@@ -16,10 +16,10 @@ from pipeline.store.erasure import retention
 from pipeline.store.jobs import jobs
 from pipeline.store.jobs.jobs import LATER, LIVE, NewJob
 from pipeline.store.memories import learned
-from pipeline.store.messages import edits, messages
+from pipeline.store.messages import edits, message_rows
 from pipeline.store.operations import counters
 from pipeline.store.sessions import ranges as store
-from pipeline.store.sessions import rollups, sessions
+from pipeline.store.sessions import rollups, session_rows
 from pipeline.store.sessions.ranges import Begun, SessionShape
 from schemas.kinds import EXTRACT, FENCED_BY_CHANGE, SUMMARIZE
 from schemas.sessions import Session
@@ -122,7 +122,7 @@ def close_and_plan(
     `traces` are trace ids by chat. Jobs of a chat whose history is being imported wait until it has settled, behind all
     others (`LATER`).
     """
-    ended = sessions.close_ended(connection, list(traces), policy.gap, policy.ttl)
+    ended = session_rows.close_ended(connection, list(traces), policy.gap, policy.ttl)
     # one that a late message opened, and that has ended all the same, was closed all along
     unchanged = transactions.take_back_lines(
         connection, "session_reopened", "session_id", {s.id for s in ended}
@@ -144,7 +144,7 @@ def close_and_plan(
     due = {session.id: session.chat_id for session in ended if session.chat_id in remembered}
     if policy.summaries:
         # growth counts from the last summary: without summaries, facts are learned once the session is closed
-        due |= sessions.wanting_rollup(
+        due |= session_rows.wanting_rollup(
             connection,
             remembered,
             policy.rolling_messages,
@@ -184,8 +184,8 @@ def split_unless_empty(
 ) -> bool:
     """Split a session again as `split_anew` does; if it is empty, return False and change nothing."""
     place = session.chat_id, session.session_key
-    closes = sessions.closes(connection, [place])[place]
-    rows = messages.times(connection, *place, session.started_at, session.ended_at)
+    closes = session_rows.closes(connection, [place])[place]
+    rows = message_rows.times(connection, *place, session.started_at, session.ended_at)
     parts = sessionize.split((row[0] for row in rows), policy.gap_of(session.session_key), closes)
     if not parts:
         return False
@@ -211,11 +211,11 @@ def sessionize_anew(connection: Connection, tenant_id: str, chat_id: str, policy
     policy = policy.for_chat(chat)
     if not policy.memory:
         return
-    keys = sessions.keys(connection, chat_id)
-    closes = sessions.closes(connection, [(chat_id, key) for key in keys])
+    keys = session_rows.keys(connection, chat_id)
+    closes = session_rows.closes(connection, [(chat_id, key) for key in keys])
     rewrite = Rewrite()
     for key in keys:
-        rows = messages.times(connection, chat_id, key, *FOREVER)
+        rows = message_rows.times(connection, chat_id, key, *FOREVER)
         stored, times = sessionize.after_pruned(
             store.of_key(connection, chat_id, key), [row[0] for row in rows]
         )

@@ -1,4 +1,4 @@
-"""Entities of facts, with their links and relations, and a person's page: only what may be shown there.
+"""Entities of facts, with their names, links and relations, and a person's page: only what may be shown there.
 
 A language model's fact says "partner" and "lena", or, where there may be several, "likes tea" and "yes".
 """
@@ -23,8 +23,10 @@ from pipeline.store.memories import entity_graph as store
 from pipeline.store.memories import memory_search
 from pipeline.store.memories.entity_graph import EntityRow
 from pipeline.text import truncate
+from pipeline.text.accents import LETTERS_AND_DIGITS
 from pipeline.text.caches import pattern
-from pipeline.text.entity_names import first_name, normalized
+from pipeline.text.cues import stop_words
+from pipeline.text.sentences import UNSPACED
 from schemas.errors import NotFound
 from schemas.facts import (
     Entity,
@@ -217,3 +219,55 @@ def _known(row: Row[Any], messages: list[NamedMessage], titles: Mapping[str, str
     first = next((place for place in places if place.chat_id == row.learned_in), None)
     fields |= {"learned_in": first, "also_in": [p for p in places if p != first], "messages": messages}
     return KnownMemory(**fields)
+
+
+MAX_NAME_CHARS = 80
+_MIN_CHARS = 2
+_MAX_WORDS = 4
+_MAX_UNSPACED_CHARS = 4
+_CHARS_READ = 200
+_WORD = re.compile(rf"{LETTERS_AND_DIGITS}(?:['’]{LETTERS_AND_DIGITS})*")
+
+
+def normalized(name: str) -> str:
+    """Return the form by which names are compared: one line, no case, no possessive.
+
+    >>> normalized("  Ann’s "), normalized("Santa  Clara")
+    ('ann', 'santa clara')
+    """
+    one_line = " ".join(name.split()).casefold()
+    return one_line.removesuffix("'s").removesuffix("’s")[:MAX_NAME_CHARS]
+
+
+def first_name(name: str, language: str) -> str:
+    """Return the first word of a person's name by which they may be called, normalized; empty: there is none.
+
+    >>> first_name("Lena Berger", "english"), first_name("Lena", "english")
+    ('lena', '')
+    """
+    first, _, rest = normalized(name).partition(" ")
+    usable = first.isalpha() and len(first) > _MIN_CHARS and first not in stop_words(language).words
+    return first if rest and usable else ""
+
+
+def possible_names(text: str, language: str) -> list[str]:
+    """Return every run of up to four words of a question, normalized: the names that it may hold, in any case.
+
+    Of scripts without spaces every run of two to four characters.
+
+    >>> possible_names("Who saw Lena?", "english"), possible_names("王芳?", "chinese")
+    (['who saw lena', 'saw lena', 'who saw', 'lena'], ['王芳'])
+    """
+    return list(dict.fromkeys(_runs(text, language)))
+
+
+def _runs(text: str, language: str) -> Iterator[str]:
+    words = [match[0] for match in _WORD.finditer(text)][:100]
+    for length in range(_MAX_WORDS, 0, -1):
+        for start in range(len(words) - length, -1, -1):
+            run = normalized(" ".join(words[start : start + length]))
+            if length > 1 or (len(run) >= _MIN_CHARS and run not in stop_words(language).words):
+                yield run
+    for unspaced in UNSPACED.findall(text[:_CHARS_READ]):
+        for size in range(_MAX_UNSPACED_CHARS, _MIN_CHARS - 1, -1):
+            yield from (unspaced[at : at + size] for at in range(len(unspaced) - size + 1))

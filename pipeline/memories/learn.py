@@ -32,9 +32,9 @@ from pipeline.store.jobs import jobs
 from pipeline.store.jobs.jobs import Claim
 from pipeline.store.memories import learned
 from pipeline.store.memories.learned import MemoryEvidence
-from pipeline.store.messages import messages
+from pipeline.store.messages import message_rows
 from pipeline.store.operations import counters
-from pipeline.store.sessions import sessions
+from pipeline.store.sessions import session_rows
 from schemas.errors import BudgetSpent, LeaseLost, ProviderFailed, ProviderRejected
 from schemas.facts import RULES, Fact, KnownFact
 from schemas.memories import MemoryIn
@@ -61,14 +61,14 @@ class SessionRead:
 
 def read_session(connection: Connection, session_id: int) -> SessionRead | None:
     """Read a session to learn facts from; None if it is gone, its chat's memory is off, or retention has pruned it."""
-    row = sessions.find(connection, session_id)
+    row = session_rows.find(connection, session_id)
     if row is None or row.id != session_id:
         return None
     chat = chats.get(connection, row.chat_id)
     place = row.chat_id, row.session_key, row.started_at, row.ended_at
-    if chat is None or not chat.memory or messages.count_in_range(connection, *place) < row.message_count:
+    if chat is None or not chat.memory or message_rows.count_in_range(connection, *place) < row.message_count:
         return None
-    talk = messages.in_range(connection, *place, limit=MAX_MESSAGES)
+    talk = message_rows.in_range(connection, *place, limit=MAX_MESSAGES)
     names, shared = _named(membership.names(connection, row.chat_id), talk)
     bots = [message for message in talk if message.role == "assistant"]
     speakers = sorted({message.sender_id for message in talk if message.role == "user"})
@@ -245,7 +245,7 @@ def _save(
     lost: set[UUID] = set()
     # an open session will say more
     if read.row.status != "open":
-        sessions.set_facts(connection, read.row.id, read.row.revision, model)
+        session_rows.set_facts(connection, read.row.id, read.row.revision, model)
         lost = learned.drop_evidence_of_session(connection, read.row.id)
     by_owner: dict[FactOwner, list[LearnedFact]] = defaultdict(list)
     for row in learned.by_id(connection, list(lost)):

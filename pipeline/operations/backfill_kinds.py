@@ -14,7 +14,7 @@ from pipeline.store import vectors
 from pipeline.store.erasure.written import TEXTS
 from pipeline.store.jobs import jobs
 from pipeline.store.jobs.jobs import NewJob
-from pipeline.store.sessions import sessions
+from pipeline.store.sessions import session_rows
 from schemas.backfills import Backfill
 from schemas.errors import InvalidInput
 from schemas.facts import RULES
@@ -119,7 +119,7 @@ class _Summarize(BackfillKind):
     sources = ("summarize",)
     follows = "summarize"
     measured = ("session_summaries_created", "session_summary_seconds")
-    outdate = staticmethod(sessions.outdate_summaries)
+    outdate = staticmethod(session_rows.outdate_summaries)
 
     def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
         return {
@@ -146,7 +146,7 @@ class _Extract(BackfillKind):
     sources = ("extract",)
     follows = "extract"
     measured = ("sessions_read_for_facts", "fact_seconds")
-    outdate = staticmethod(sessions.outdate_facts)
+    outdate = staticmethod(session_rows.outdate_facts)
 
     def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
         return {"by_model": current.learning_model != RULES, "model_chats": sorted(current.summary_chats)}

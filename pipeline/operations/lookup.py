@@ -12,8 +12,8 @@ from pipeline.store.chats import chat_moves, chats
 from pipeline.store.chats import chats as store
 from pipeline.store.chats.chats import Chat
 from pipeline.store.connections.database import Database
-from pipeline.store.messages import edits, messages
-from pipeline.store.sessions import sessions
+from pipeline.store.messages import edits, message_rows
+from pipeline.store.sessions import session_rows
 from schemas.base import did_you_mean
 from schemas.errors import InvalidInput, NotFound
 from schemas.listing import ChatSummary, ChatTopics, CountedTopic, SessionSpan, TopicFilter, TopicPeriod
@@ -47,9 +47,9 @@ def find_chat(connection: Connection, chat_id: str | None) -> Chat:
 
 def find_session(connection: Connection, session_id: int) -> Row[Any]:
     """Return the session of this number, or the one that it was merged into. Raises `NotFound`."""
-    session = sessions.find(connection, session_id) if abs(session_id) < 2**63 else None
+    session = session_rows.find(connection, session_id) if abs(session_id) < 2**63 else None
     if session is None:
-        latest = sessions.listing(connection, None, limit=1)
+        latest = session_rows.listing(connection, None, limit=1)
         hint = f"the latest is {latest[0].id}; " if latest else "there is none yet; "
         raise NotFound(f"there is no session {session_id}: {hint}see `backscroll sessions`")
     return session
@@ -65,7 +65,7 @@ def session_spans(database: Database, tenant_id: str, chat_id: str, limit: int) 
     """Return when the latest sessions of a chat were. Raises `NotFound`, `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
         find_chat(connection, chat_id)
-        rows = sessions.listing(connection, chat_id, limit=limit)
+        rows = session_rows.listing(connection, chat_id, limit=limit)
     return [SessionSpan.model_validate(row, from_attributes=True) for row in rows]
 
 
@@ -100,7 +100,7 @@ def require_message(database: Database, tenant_id: str, chat_id: str, external_i
         return
     with database.tenant(tenant_id) as connection:
         address = chat_moves.address(connection, chat_id, external_id)
-        known = dict.fromkeys(messages.some_external_ids(connection, address[0], COMPARED_MESSAGES), "")
+        known = dict.fromkeys(message_rows.some_external_ids(connection, address[0], COMPARED_MESSAGES), "")
     raise _never_seen(external_id, known, f"message {external_id} of {chat_id}")
 
 

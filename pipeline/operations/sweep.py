@@ -4,12 +4,12 @@ from dataclasses import dataclass, field
 
 from pipeline.ingest import session_ranges
 from pipeline.ingest.sessionize import SessionPolicy
-from pipeline.operations import digests
+from pipeline.operations import daily_digests
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import claims
 from pipeline.store.operations import counters
-from pipeline.store.sessions import sessions
+from pipeline.store.sessions import session_rows
 
 CHATS_AT_ONCE = 500
 
@@ -31,11 +31,11 @@ def sweep(database: Database, rules: SessionPolicy, max_attempts: int, count_up_
             return Swept()
         claims.enqueue_arrivals(connection)
         given_up = claims.mark_exhausted_dead(connection, max_attempts)
-        idle = sessions.idle_chats(connection, rules.gap, rules.ttl, CHATS_AT_ONCE)
+        idle = session_rows.idle_chats(connection, rules.gap, rules.ttl, CHATS_AT_ONCE)
     for (tenant_id, kind), count in given_up.items():
         with database.tenant(tenant_id) as connection:
             counters.add(connection, tenant_id, {f"{kind}_dead": count})
-    digests.enqueue_due(database)
+    daily_digests.enqueue_due(database)
     closed = 0
     for tenant_id, chat_id in idle:
         with database.tenant(tenant_id) as connection:

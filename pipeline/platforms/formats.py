@@ -7,20 +7,20 @@ from typing import Literal, cast, get_args
 from pipeline.platforms import (
     assistants,
     discord,
-    element,
     google_chat,
     jsonlines,
     kakaotalk,
+    line,
+    matrix,
     mattermost,
     messenger,
     rocketchat,
     signal,
     telegram_export,
 )
-from pipeline.platforms.line import export as line
 from pipeline.platforms.shapes import HEAD_CHARS as HEAD_CHARS
 from pipeline.platforms.shapes import ExportFormat, Sample, Shape
-from pipeline.platforms.whatsapp import export as whatsapp
+from pipeline.platforms.whatsapp import whatsapp_export as whatsapp
 from schemas.errors import InvalidInput
 
 Format = Literal[
@@ -31,7 +31,7 @@ FORMATS: tuple[Format, ...] = get_args(Format)
 _DECLARED = (
     *messenger.FORMATS,
     *assistants.FORMATS,
-    *(module.FORMAT for module in (telegram_export, discord, element, google_chat, mattermost, rocketchat)),
+    *(module.FORMAT for module in (telegram_export, discord, matrix, google_chat, mattermost, rocketchat)),
     *(module.FORMAT for module in (line, kakaotalk, signal, whatsapp, jsonlines)),
 )
 BY_NAME: dict[str, ExportFormat] = {declared.name: declared for declared in _DECLARED}

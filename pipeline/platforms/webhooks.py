@@ -11,10 +11,9 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from pipeline.platforms import discord as discord
-from pipeline.platforms import fields, jsonlines, matrix
+from pipeline.platforms import fields, jsonlines, line, matrix
 from pipeline.platforms import slack_events as slack
 from pipeline.platforms import telegram_events as telegram
-from pipeline.platforms.line import events as line
 from pipeline.platforms.platform import (
     OUR_TOKEN,
     Platform,

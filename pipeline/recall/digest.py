@@ -21,7 +21,7 @@ from pipeline.enrich.summaries import extractive
 from pipeline.people import suppression
 from pipeline.people.suppression import Named
 from pipeline.recall.choose.lines import ChosenLine, Frame, Wording, clock, display_name, wording_of
-from pipeline.recall.find.sessions import MAX_OVERVIEW_SESSIONS
+from pipeline.recall.find.retrieved_sessions import MAX_OVERVIEW_SESSIONS
 from pipeline.recall.pack.pack import pack
 from pipeline.recall.question import names
 from pipeline.recall.request import find_chat
@@ -29,8 +29,8 @@ from pipeline.store import identities
 from pipeline.store.chats import chat_moves, chats, membership
 from pipeline.store.chats.chats import Chat
 from pipeline.store.connections.database import Database
-from pipeline.store.messages import messages
-from pipeline.store.sessions import sessions
+from pipeline.store.messages import message_rows
+from pipeline.store.sessions import session_rows
 from pipeline.text import sentences, truncate
 from pipeline.text.cues import dialogue_acts, message_cues, plain
 from pipeline.text.cues.dialogue_acts import Sentence
@@ -153,10 +153,10 @@ def _read(
     connection: Connection, chat: Chat, ids: Sequence[str], query: DigestQuery, *, with_summaries: bool
 ) -> _Missed:
     chat_id, until = chat.chat_id, query.until or chats.database_now(connection)
-    latest = messages.latest_of(connection, chat_id, ids, until, COMMANDS_READ) if ids else []
+    latest = message_rows.latest_of(connection, chat_id, ids, until, COMMANDS_READ) if ids else []
     last = next((m for m in latest if not _is_command(m, chat.language)), latest[-1] if latest else None)
     since = query.since or (last.sent_at if last else until - timedelta(days=SILENT_DAYS))
-    read = messages.between(connection, chat_id, since, until, MAX_READ) if chat.memory else []
+    read = message_rows.between(connection, chat_id, since, until, MAX_READ) if chat.memory else []
     degraded = [] if chat.memory else ["memory: it is off here, so nothing is told"]
     if len(read) == MAX_READ:
         degraded.append(f"messages: only the latest {MAX_READ:,} are counted and read")
@@ -172,7 +172,7 @@ def _read(
         and not _is_command(message, chat.language)
         and (query.since is not None or last is None or message.id != last.id)
     ]
-    rows = sessions.cards_of_time(connection, chat_id, since, until, limit=MAX_OVERVIEW_SESSIONS)
+    rows = session_rows.cards_of_time(connection, chat_id, since, until, limit=MAX_OVERVIEW_SESSIONS)
     rows = rows if chat.memory else []
     if len(rows) == MAX_OVERVIEW_SESSIONS:
         degraded.append(f"sessions: only the latest {MAX_OVERVIEW_SESSIONS} are told")
@@ -184,14 +184,14 @@ def _read(
         if is_whole and row.summary_text and begins <= row.started_at and row.ended_at < until
     }
     answered = {message.reply_to for message in said if message.reply_to}
-    theirs = messages.theirs(connection, chat_id, answered, ids) if ids and answered else set()
+    theirs = message_rows.theirs(connection, chat_id, answered, ids) if ids and answered else set()
     known = defaultdict[str, list[str]](list)
     for member in membership.names(connection, chat_id):
         if member.sender_name:
             known[member.sender_id].append(member.sender_name)
     for sender in [sender for sender in changes if sender not in known][: 2 * MAX_NAMED]:
         # who has left is no member, and may have spoken
-        last_said = messages.latest_of(connection, chat_id, [sender], until, 1)
+        last_said = message_rows.latest_of(connection, chat_id, [sender], until, 1)
         known[sender] = [message.sender_name for message in last_said if message.sender_name]
     return _Missed(
         chat=chat,

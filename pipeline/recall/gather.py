@@ -9,8 +9,8 @@ from sqlalchemy import Connection
 
 from pipeline.clients.protocols import Reranker
 from pipeline.recall.find.candidates import Candidate, CandidateSet, retrieve
-from pipeline.recall.find.memories import RetrievedMemory, find_linked, find_memories, memory_scope
-from pipeline.recall.find.sessions import (
+from pipeline.recall.find.retrieved_memories import RetrievedMemory, find_linked, find_memories, memory_scope
+from pipeline.recall.find.retrieved_sessions import (
     RetrievedSession,
     RetrievedWeek,
     find_weeks,

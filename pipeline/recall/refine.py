@@ -17,8 +17,8 @@ from pipeline.clients.protocols import Prompt
 from pipeline.llm.gateway import Gateway, ModelCall
 from pipeline.recall.find.candidates import retrieve
 from pipeline.recall.profiles import Weights
-from pipeline.recall.question import events
-from pipeline.recall.question.events import EventDate, Mention, Timed
+from pipeline.recall.question import event_mentions
+from pipeline.recall.question.event_mentions import EventDate, Mention, Timed
 from pipeline.recall.question.parse import Question
 from pipeline.recall.rank.rank import Scored, ranking_of
 from pipeline.recall.relevance import evidence_of
@@ -127,7 +127,7 @@ def date_event(
         if event_date is None:
             return None
         dated.append(event_date)
-    return events.timed(mention, tuple(dated))
+    return event_mentions.timed(mention, tuple(dated))
 
 
 def date_hits(

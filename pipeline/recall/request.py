@@ -13,9 +13,9 @@ from zoneinfo import ZoneInfo
 from sqlalchemy import Connection
 
 from pipeline.recall.profiles import PROFILES, Parameters, Weights, parameters_of
-from pipeline.recall.question import conversation, events, parse
+from pipeline.recall.question import conversation, event_mentions, parse
 from pipeline.recall.question.conversation import Questions
-from pipeline.recall.question.events import Mention
+from pipeline.recall.question.event_mentions import Mention
 from pipeline.recall.question.parse import Question
 from pipeline.store import identities
 from pipeline.store.chats import chats
@@ -23,7 +23,7 @@ from pipeline.store.chats.chats import Chat
 from pipeline.store.search import chat_snapshot
 from pipeline.store.search.chat_snapshot import ChatSnapshot, Latest, Shared, lexemes_of
 from pipeline.store.search.filters import Inside, MessageFilter, Scope
-from pipeline.store.sessions import sessions
+from pipeline.store.sessions import session_rows
 from schemas.errors import NotFound
 from schemas.payloads import ContextQuery
 from schemas.search import SearchQuery
@@ -244,7 +244,7 @@ def _unknown(chat_id: str) -> NotFound:
 def _filter(connection: Connection, query: SearchQuery, chat: Chat) -> MessageFilter:
     inside = None
     if query.session_id is not None:
-        row = sessions.find(connection, query.session_id)
+        row = session_rows.find(connection, query.session_id)
         if row is None or row.chat_id != chat.chat_id:
             raise NotFound(f"there is no session {query.session_id} in {chat.chat_id}")
         inside = Inside(row.session_key, row.started_at, row.ended_at)
@@ -285,7 +285,7 @@ def _parsed(
     if chat.memory and include_history and conversation.is_followup(question):
         context_words = conversation.context_words(question, snapshot.recent, now, names)
         question = replace(question, content=" ".join((question.content, *context_words)))
-    mention = events.mention(texts[0], question.language) if weights.date and chat.memory else None
+    mention = event_mentions.mention(texts[0], question.language) if weights.date and chat.memory else None
     if mention is not None and any(mention.text in piece.text for piece in question.exact):
         mention = None
     described = [parsed(text) for text in mention.events] if mention else []

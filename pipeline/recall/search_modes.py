@@ -23,8 +23,8 @@ from pipeline.llm.gateway import Gateway
 from pipeline.memories import statements
 from pipeline.recall import refine, relevance
 from pipeline.recall.find.candidates import retrieve
-from pipeline.recall.find.memories import worth
-from pipeline.recall.find.sessions import RetrievedSession, sharing_topics
+from pipeline.recall.find.retrieved_memories import worth
+from pipeline.recall.find.retrieved_sessions import RetrievedSession, sharing_topics
 from pipeline.recall.narrowing import Narrowing, allowed, narrow
 from pipeline.recall.pack.explain import as_line, message_hits, preview, rounded
 from pipeline.recall.profiles import PROFILES
@@ -36,9 +36,9 @@ from pipeline.store import identities, vectors
 from pipeline.store.connections.database import Database, on_replica
 from pipeline.store.memories import memory_search
 from pipeline.store.memories.memory_conditions import MemoryConditions
-from pipeline.store.messages import messages
+from pipeline.store.messages import message_rows
 from pipeline.store.search import candidate_rows, text_search, vector_search
-from pipeline.store.sessions import sessions
+from pipeline.store.sessions import session_rows
 from pipeline.text.excerpt import Wanted
 from pipeline.text.languages import FALLBACK
 from schemas.errors import NotFound
@@ -143,7 +143,7 @@ def _similar(connection: Connection, request: Request, query: SearchQuery) -> Se
     cosines = dict(sorted(best_cosines(by_query).items(), key=lambda hit: -hit[1])[: query.limit])
     if query.min_similarity is not None:
         cosines = {message: cosine for message, cosine in cosines.items() if cosine >= query.min_similarity}
-    by_id = {message.id: message for message in messages.by_id(connection, cosines)}
+    by_id = {message.id: message for message in message_rows.by_id(connection, cosines)}
     return SearchResult(
         mode=query.mode,
         hits=_hits(
@@ -245,7 +245,7 @@ def _with_neighbours(
         return []
     score = {hit.candidate.id: hit.score for hit in best}
     near = candidate_rows.around(connection, request.scope, list(score), reach)
-    shown = [message for message in messages.by_id(connection, near) if message.content.strip()]
+    shown = [message for message in message_rows.by_id(connection, near) if message.content.strip()]
     return [as_line(message, score.get(message.id)) for message in sorted(shown, key=lambda m: m.stamp)]
 
 
@@ -280,7 +280,7 @@ def more(database: Database, tenant_id: str, query: MoreQuery, *, settings: Sett
     """
     with database.tenant(tenant_id) as connection:
         chat = find_chat(connection, query.chat_id)
-        row = sessions.find(connection, query.session_id)
+        row = session_rows.find(connection, query.session_id)
         if row is None or row.chat_id != chat.chat_id or not chat.memory:
             raise NotFound(f"there is no session {query.session_id} in {query.chat_id}")
         page, unseen = text_search.not_shown(

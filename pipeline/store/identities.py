@@ -15,7 +15,7 @@ from pipeline.store.chats.membership import Visible
 from pipeline.store.connections.statements import column, holds, run
 from pipeline.store.erasure.erasure import OF_PERSON
 from pipeline.store.memories.memory_conditions import learned_visibly
-from pipeline.store.sessions.sessions import IN_SESSIONS
+from pipeline.store.sessions.session_rows import IN_SESSIONS
 from schemas.sessions import THREAD
 
 _USER_OF = text("SELECT user_id FROM user_senders WHERE sender_id = :id")

@@ -10,7 +10,7 @@ from pipeline.ingest import history
 from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.platforms.identity import sender_by_name
 from pipeline.platforms.records import ImportOptions
-from pipeline.platforms.whatsapp import export as whatsapp
+from pipeline.platforms.whatsapp import whatsapp_export as whatsapp
 from pipeline.store.connections.database import Database
 from tests.commands.conftest import Run
 from tests.conftest import TENANT

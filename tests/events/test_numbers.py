@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.erasure import forget
-from pipeline.operations import digests
+from pipeline.operations import daily_digests
 from pipeline.people import identities
 from pipeline.store.connections.database import Database
 from schemas.digests import DailyDigestIn
@@ -281,9 +281,9 @@ def test_daily_digests_follow_the_former_owner_and_a_key_of_the_next_ones_chat_r
     send(client, database, on, on.says(OLD, "a1", FIRST, 0))
     allowing = settings.model_copy(update={"digest_hosts": "hooks.example.org"})
     daily = DailyDigestIn(chat_id=f"whatsapp:{OLD}", daily="08:00", url="https://hooks.example.org/rita")
-    digests.add(database, TENANT, daily, None, allowing)
+    daily_digests.add(database, TENANT, daily, None, allowing)
     send(client, database, on, on.changes(OLD, NEW, 100), on.says(OLD, "b1", OTHER, 200))
-    assert [digest.chat_id for digest in digests.listing(database, TENANT)] == [f"whatsapp:{NEW}"]
+    assert [digest.chat_id for digest in daily_digests.listing(database, TENANT)] == [f"whatsapp:{NEW}"]
     wanted = {"label": "следующий", "scopes": ["ingest"], "chats": [f"whatsapp:{OLD}"]}
     key = {"Authorization": f"Bearer {client.post('/v1/keys', json=wanted).json()['key']}"}
     address = f"/v1/messages/whatsapp:{OLD}/a1"

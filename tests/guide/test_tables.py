@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from ops import exit_codes
 from pipeline.recall import relevance
 from pipeline.recall.profiles import PROFILES, Weights
-from pipeline.store.connections import replica
+from pipeline.store.connections import engines
 from pipeline.store.search import keyword_search, vector_search
 from schemas.context import PROFILE_PURPOSES, BlockKind, Context, DropReason
 from schemas.evidence import EvidenceLevel
@@ -57,7 +57,7 @@ def test_the_page_of_large_deployments_has_the_numbers_of_the_code() -> None:
     large = page("large")
     assert f"over {vector_search.EXACT_UP_TO:,} messages and a tenth" in large.sentences
     assert vector_search.TIMES_AS_MANY == 10
-    assert f"up to {replica.CATCH_UP_SECONDS * 1000:g} ms" in large.sentences
+    assert f"up to {engines.CATCH_UP_SECONDS * 1000:g} ms" in large.sentences
 
 
 def test_the_context_is_described_field_by_field() -> None:

@@ -28,7 +28,7 @@ from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current
 from pipeline.people import api_keys, identities, suppression
 from pipeline.recall import build_context
-from pipeline.store import digests
+from pipeline.store import daily_digests
 from pipeline.store.api_keys import add_source
 from pipeline.store.chats import membership
 from pipeline.store.connections.database import Database
@@ -36,7 +36,7 @@ from pipeline.store.erasure import retention
 from pipeline.store.jobs import claims, job_admin, jobs
 from pipeline.store.memories import entity_graph
 from pipeline.store.memories.entity_graph import EntityRow
-from pipeline.store.sessions import sessions
+from pipeline.store.sessions import session_rows
 from schemas.backfills import BackfillRequest
 from schemas.bots import KeyIn, SourceIn
 from schemas.digests import DailyDigestIn
@@ -122,7 +122,7 @@ def _tell(database: Database, tenant: str, word: str) -> None:
 
 def _note(database: Database, tenant: str, word: str) -> None:
     with database.tenant(tenant) as connection:
-        for row in sessions.listing(connection, SHARED_CHAT, limit=10):
+        for row in session_rows.listing(connection, SHARED_CHAT, limit=10):
             content = f"the {word} of session {row.id}"
             note = MemoryIn(scope="session", session_id=row.id, type="scratchpad", content=content)
             statements.write(connection, tenant, note)
@@ -154,7 +154,7 @@ def _name(database: Database, tenant: str, word: str) -> None:
         source = SourceIn(platform="telegram", label=word, chats=[f"{tenant}:{word}"])
         daily = DailyDigestIn(chat_id=f"{tenant}:alone", daily="08:00", url=f"https://example.org/{word}")
         at = EPOCH + timedelta(days=100_000)
-        digests.add(connection, tenant, daily, secret=word, made_by=None, next_at=at, sent_until=at)
+        daily_digests.add(connection, tenant, daily, secret=word, made_by=None, next_at=at, sent_until=at)
         membership.note_changes(
             connection, tenant, SHARED_CHAT, [f"{tenant}:newcomer"], datetime.now(UTC), joined=True
         )

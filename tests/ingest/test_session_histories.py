@@ -17,7 +17,7 @@ from pipeline.ingest import place, session_ranges, sessionize
 from pipeline.ingest.session_ranges import Rewrite
 from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.store.chats.chats import Chat
-from pipeline.store.messages.messages import Arrival
+from pipeline.store.messages.message_rows import Arrival
 from pipeline.store.sessions.ranges import SessionShape
 from schemas.sessions import Range, Session
 from tests.conftest import EPOCH, SESSION_POLICY

@@ -7,7 +7,7 @@ from pipeline.erasure import edits
 from pipeline.ingest import accept as ingest
 from pipeline.recall import query_log
 from pipeline.store.connections.database import Database
-from pipeline.store.messages import messages as store
+from pipeline.store.messages import message_rows as store
 from schemas.context import Context
 from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings

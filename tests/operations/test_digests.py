@@ -19,7 +19,7 @@ from pipeline.clients import webhook
 from pipeline.erasure import forget
 from pipeline.ingest import accept
 from pipeline.jobs import runner
-from pipeline.operations import digests
+from pipeline.operations import daily_digests
 from pipeline.operations.sweep import sweep
 from pipeline.people import api_keys
 from pipeline.platforms import webhooks
@@ -80,7 +80,7 @@ SETTINGS = settings_for(HERE)
 
 def added(database: Database, url: str, daily: str = "08:00", made_by: int | None = None) -> NewDailyDigest:
     wanted = DailyDigestIn(chat_id=CHAT.chat_id, daily=daily, url=url)
-    return digests.add(database, TENANT, wanted, made_by, SETTINGS)
+    return daily_digests.add(database, TENANT, wanted, made_by, SETTINGS)
 
 
 def due_now(database: Database, since: str = "1 day") -> None:
@@ -94,7 +94,7 @@ def due_now(database: Database, since: str = "1 day") -> None:
 
 def work(database: Database, settings: Settings = SETTINGS) -> None:
     sweep(database, SESSION_POLICY, 5)
-    run(database, "digest", digests.sender(database, settings))
+    run(database, "digest", daily_digests.sender(database, settings))
 
 
 def retry_now(database: Database) -> None:
@@ -147,7 +147,7 @@ def test_it_arrives_once_signed_with_what_was_said_since_the_last_one(told: Data
     assert "красить корпус" in event["data"]["text"]
     assert event["data"]["messages"] == 3
     assert headers["host"] == hook.url.split("/")[2]
-    [left] = digests.listing(told, TENANT)
+    [left] = daily_digests.listing(told, TENANT)
     assert left.next_at > datetime.now(UTC) > left.sent_until
     assert left.last_error is None
     assert not hasattr(left, "secret")
@@ -180,7 +180,7 @@ def test_a_worker_whose_lease_ran_out_sends_nothing(told: Database) -> None:
         added(told, hook.url)
         due_now(told)
         sweep(told, SESSION_POLICY, 5)
-        handler = digests.sender(told, SETTINGS)
+        handler = daily_digests.sender(told, SETTINGS)
 
         def overtaken(tenant: str, claims: Any) -> set[str]:
             rows(told, "UPDATE jobs SET token = nextval('job_token') WHERE kind = 'digest'")
@@ -198,7 +198,7 @@ def test_a_dead_webhook_is_called_again_later_and_nothing_is_lost(told: Database
         reasons, waits = [], []
         for _ in range(4):
             work(told)
-            reasons.append(digests.listing(told, TENANT)[0].last_error)
+            reasons.append(daily_digests.listing(told, TENANT)[0].last_error)
             with told.tenant(TENANT) as connection:
                 waits += connection.execute(
                     text("SELECT extract(epoch FROM due_at - now()) FROM jobs WHERE kind = 'digest'")
@@ -224,8 +224,8 @@ def test_what_never_arrived_is_in_the_next_one(told: Database) -> None:
             work(told)
             retry_now(told)
         tries = len(hook.got)
-        assert tries == len(digests.RETRY_SECONDS) + 1
-        [waiting] = digests.listing(told, TENANT)
+        assert tries == len(daily_digests.RETRY_SECONDS) + 1
+        [waiting] = daily_digests.listing(told, TENANT)
         assert waiting.next_at > datetime.now(UTC)
         assert "503" in str(waiting.last_error)
         # When the next day comes and it answers
@@ -261,16 +261,16 @@ def test_a_digest_ends_with_its_key_its_chat_and_when_it_is_removed(told: Databa
         due_now(told)
         api_keys.revoke(told, TENANT, key.id)
         work(told)
-        [ended] = digests.listing(told, TENANT)
+        [ended] = daily_digests.listing(told, TENANT)
         assert ended.has_ended
         assert ended.next_at > datetime.now(UTC)
-        digests.remove(told, TENANT, ended.digest_id)
+        daily_digests.remove(told, TENANT, ended.digest_id)
         added(told, hook.url)
         due_now(told)
         rows(told, "DELETE FROM chats WHERE chat_id = :chat", chat=CHAT.chat_id)
         work(told)
     assert not hook.got
-    assert digests.listing(told, TENANT) == []
+    assert daily_digests.listing(told, TENANT) == []
 
 
 REFUSED = [
@@ -323,16 +323,16 @@ def test_a_time_that_a_clock_skips_or_shows_twice_comes_once_a_day() -> None:
     berlin = ZoneInfo("Europe/Berlin")
     spring = datetime(2026, 3, 28, 12, tzinfo=UTC)
     # 02:30 on 29 March does not exist, and on 25 October it exists twice
-    times = [at := digests.next_time(spring, "02:30", berlin)]
-    times += [at := digests.next_time(at, "02:30", berlin) for _ in range(2)]
+    times = [at := daily_digests.next_time(spring, "02:30", berlin)]
+    times += [at := daily_digests.next_time(at, "02:30", berlin) for _ in range(2)]
     assert [each.astimezone(berlin).strftime("%d %H:%M") for each in times] == [
         "29 03:30",
         "30 02:30",
         "31 02:30",
     ]
     autumn = datetime(2026, 10, 24, 12, tzinfo=UTC)
-    times = [at := digests.next_time(autumn, "02:30", berlin)]
-    times += [at := digests.next_time(at, "02:30", berlin) for _ in range(2)]
+    times = [at := daily_digests.next_time(autumn, "02:30", berlin)]
+    times += [at := daily_digests.next_time(at, "02:30", berlin) for _ in range(2)]
     assert [each.astimezone(berlin).strftime("%d %H:%M") for each in times] == [
         "25 02:30",
         "26 02:30",
@@ -350,8 +350,8 @@ def test_a_time_that_a_clock_skips_or_shows_twice_comes_once_a_day() -> None:
 )
 def test_it_is_once_for_each_day_of_any_clock(after: datetime, daily: Any, name: str) -> None:
     zone = ZoneInfo(name)
-    first = digests.next_time(after, f"{daily:%H:%M}", zone)
-    second = digests.next_time(first, f"{daily:%H:%M}", zone)
+    first = daily_digests.next_time(after, f"{daily:%H:%M}", zone)
+    second = daily_digests.next_time(first, f"{daily:%H:%M}", zone)
     assert after < first <= after + timedelta(hours=49)
     assert timedelta(hours=22) < second - first < timedelta(hours=49)
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from pipeline.platforms.identity import ImportIds, sender_by_name
 from pipeline.platforms.records import ImportOptions
-from pipeline.platforms.whatsapp import export as whatsapp
+from pipeline.platforms.whatsapp import whatsapp_export as whatsapp
 from schemas.messages import MAX_ID_CHARS
 from tests.platforms.reading import sort
 

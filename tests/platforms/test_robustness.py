@@ -14,7 +14,7 @@ from pipeline.platforms import slack_export as slack
 from pipeline.platforms import telegram_export as telegram
 from pipeline.platforms.formats import BY_NAME, FORMATS, detect
 from pipeline.platforms.records import ImportOptions
-from pipeline.platforms.whatsapp import export as whatsapp
+from pipeline.platforms.whatsapp import whatsapp_export as whatsapp
 from schemas.errors import InvalidInput
 from tests.platforms.reading import sort
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pipeline.platforms.records import ImportOptions
-from pipeline.platforms.whatsapp import export as whatsapp
+from pipeline.platforms.whatsapp import whatsapp_export as whatsapp
 from tests.platforms.reading import FIXTURES, Read, of_each_kind, read_path, require, sort
 
 HARBOUR = "whatsapp/WhatsApp Chat with Harbour House.txt"

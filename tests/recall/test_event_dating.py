@@ -7,8 +7,8 @@ import pytest
 
 from pipeline.recall import refine
 from pipeline.recall.profiles import Weights
-from pipeline.recall.question import events
-from pipeline.recall.question.events import EventDate
+from pipeline.recall.question import event_mentions
+from pipeline.recall.question.event_mentions import EventDate
 from pipeline.recall.rank.rank import Scored
 from pipeline.recall.refine import BEST_SCORE_SHARE, MAX_SPREAD, MIN_WORDS_SHARE
 from tests.recall.found import candidate
@@ -33,7 +33,7 @@ WEIGHTS = Weights()
 def test_an_event_that_a_question_counts_from_is_read(
     text: str, relation: str, event: str, days: int | None, rest: str
 ) -> None:
-    found = events.mention(text)
+    found = event_mentions.mention(text)
     assert (found.relation, found.events, found.days, found.rest) == (relation, (event,), days, rest)
 
 
@@ -47,7 +47,7 @@ def test_an_event_that_a_question_counts_from_is_read(
     """),
 )
 def test_dates_people_lengths_and_other_things_are_no_events(text: str) -> None:
-    assert events.mention(text) is None
+    assert event_mentions.mention(text) is None
 
 
 def hit(text: str, *, score: float = 2.0, words: float = 0.8, days: int = 0, speaker: str = "Ana") -> Scored:
@@ -102,7 +102,7 @@ def test_an_event_is_not_taken_for_one_that_is_hardly_talked_about_or_done_again
 def test_an_event_is_read_in_the_words_of_its_language(
     language: str, text: str, relation: str, event: str, rest: str
 ) -> None:
-    found = events.mention(text, language)
+    found = event_mentions.mention(text, language)
     assert (found.relation, found.events, found.rest) == (relation, (event,), rest)
 
 

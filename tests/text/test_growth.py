@@ -17,10 +17,11 @@ from pipeline.enrich.facts.kept_on_request import RequestExtractor
 from pipeline.enrich.protocols import People
 from pipeline.enrich.summaries import extractive
 from pipeline.enrich.summaries.prompts import InvalidAnswer
+from pipeline.memories import entities
 from pipeline.platforms import slack_export
 from pipeline.platforms.whatsapp import whatsapp_text, whatsapp_time
-from pipeline.recall.question import conversation, events, names, parse
-from pipeline.text import entity_names, exact_match, excerpt, fencing, sentences, tokens, truncate
+from pipeline.recall.question import conversation, event_mentions, names, parse
+from pipeline.text import exact_match, excerpt, fencing, sentences, tokens, truncate
 from pipeline.text.calendars import spans
 from pipeline.text.cues import answer_types, message_cues
 from schemas import messages
@@ -78,7 +79,7 @@ def read_question(text: str, language: str) -> None:
     answer_types.asked(text, language)
     spans.times_named(text, datetime(2016, 5, 1, tzinfo=UTC), NOW, language)
     names.find(text, NAMES, language)
-    events.mention(text, language)
+    event_mentions.mention(text, language)
 
 
 READERS: dict[str, Callable[[str], object]] = {
@@ -96,7 +97,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "kept on request": lambda text: RequestExtractor().extract(
         session(text), people=People(kind="direct", agent="Pip")
     ),
-    "names that a question may hold": lambda text: entity_names.possible_names(text, "english"),
+    "names that a question may hold": lambda text: entities.possible_names(text, "english"),
     "one_line": truncate.one_line,
     "sentences": sentences.sentences,
     "slack": lambda text: slack_export.plain_text(text, {}),

@@ -31,11 +31,10 @@ from workers import (
 )
 from workers.api import openapi, problems
 from workers.api.access import AccessLog, Linger
-from workers.api.admission import BacklogLimit, RequestRates
+from workers.api.admission import BacklogLimit, RequestRates, SharedRates
 from workers.api.bodies import LARGE_HELD, LARGE_PARSED
 from workers.api.keyring import Keyring, Seal
 from workers.api.routes import ROUTERS
-from workers.api.shared_rates import SharedRates
 from workers.api.state import ApiState, Service, Waker
 from workers.app import make_app
 from workers.connection import probe

@@ -31,9 +31,9 @@ from pipeline.store.connections.database import Database
 from pipeline.store.jobs import jobs
 from pipeline.store.jobs.jobs import Claim
 from pipeline.store.memories import memory_rows
-from pipeline.store.messages import messages
+from pipeline.store.messages import message_rows
 from pipeline.store.operations import counters
-from pipeline.store.sessions import sessions
+from pipeline.store.sessions import session_rows
 from schemas.errors import (
     BudgetSpent,
     LeaseLost,
@@ -77,7 +77,7 @@ def _summarize(
     """Summarize one session; return whether there is a new summary to embed."""
     session_id = int(claim.key.removeprefix("session:"))
     with database.tenant(tenant_id) as connection:
-        row = sessions.find(connection, session_id)
+        row = session_rows.find(connection, session_id)
         if (
             row is not None
             and client.model != EXTRACTIVE
@@ -92,7 +92,7 @@ def _summarize(
             jobs.finish(connection, [claim])
             return False
         chat = chats.get(connection, row.chat_id)
-        earlier = messages.said_before(connection, row.chat_id, row.started_at, limit=EARLIER_MESSAGES)
+        earlier = message_rows.said_before(connection, row.chat_id, row.started_at, limit=EARLIER_MESSAGES)
     source = SummarySource(
         tenant_id=tenant_id,
         chat_id=row.chat_id,
@@ -106,7 +106,7 @@ def _summarize(
         made = _compose(database, row, client, source, ZoneInfo(chat.time_zone if chat else "UTC"), policy)
     except Permanent as error:
         with database.tenant(tenant_id) as connection:
-            sessions.set_status(connection, session_id, row.revision, "failed", str(error))
+            session_rows.set_status(connection, session_id, row.revision, "failed", str(error))
             counters.add(connection, tenant_id, FAILED)
             runner.give_up(connection, claim, error)
         return False
@@ -119,7 +119,9 @@ def _summarize(
     with database.tenant(tenant_id) as connection:
         if isinstance(client, LanguageModelSummarizer):
             client.forget_answers(connection, source)
-        saved = sessions.save_summary(connection, row, made.summary, model=made.model, version=policy.version)
+        saved = session_rows.save_summary(
+            connection, row, made.summary, model=made.model, version=policy.version
+        )
         if saved:
             jobs.enqueue(
                 connection,
@@ -210,6 +212,6 @@ def _note_fallback(connection: Connection, claim: Claim, row: Row[Any], failure:
     """Record why the model's summary is missing."""
     reason = runner.fail(claim, failure)
     log.warning("summary_extracted", key=claim.key, trace_id=claim.trace_id, error=reason)
-    sessions.set_status(connection, row.id, row.revision, "summarized", reason)
+    session_rows.set_status(connection, row.id, row.revision, "summarized", reason)
     failed = {} if isinstance(failure, BudgetSpent) else FAILED
     counters.add(connection, claim.tenant_id, {"session_summary_fallbacks": 1, **failed})

@@ -17,7 +17,7 @@ from pipeline.enrich.summaries import extractive, prompts
 from pipeline.enrich.summaries.prompts import ANSWER_TOKENS
 from pipeline.llm.gateway import Gateway
 from pipeline.store.connections.database import Database
-from pipeline.store.messages import messages
+from pipeline.store.messages import message_rows
 from schemas.errors import Permanent, SettingsError
 from schemas.sessions import EXTRACTIVE, Message, Summary
 
@@ -196,7 +196,7 @@ def summarize_session(
     last: Message | None = None
     while True:
         with database.tenant(source.tenant_id) as connection:
-            part = messages.in_range(
+            part = message_rows.in_range(
                 connection,
                 row.chat_id,
                 row.session_key,
@@ -232,7 +232,7 @@ def stored_summary(row: Row[Any]) -> Summary | None:
 
 def count_left(connection: Connection, row: Row[Any]) -> int:
     """Count a session's messages that are still stored; fewer than `message_count` if retention removed some."""
-    return messages.count_in_range(connection, row.chat_id, row.session_key, row.started_at, row.ended_at)
+    return message_rows.count_in_range(connection, row.chat_id, row.session_key, row.started_at, row.ended_at)
 
 
 def _carried_on(
@@ -266,7 +266,7 @@ def _reads_on(connection: Connection, row: Row[Any], model: str, version: int) -
         return True
     if model == EXTRACTIVE or row.summary_version != version:
         return False
-    stored = messages.count_in_range(
+    stored = message_rows.count_in_range(
         connection, row.chat_id, row.session_key, row.started_at, row.summary_ended_at
     )
     # fewer: retention has removed some, which the summary covers

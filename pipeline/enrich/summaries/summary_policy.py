@@ -12,7 +12,7 @@ from pipeline.store.chats import chats
 from pipeline.store.connections import transactions
 from pipeline.store.jobs import jobs
 from pipeline.store.operations import counters
-from pipeline.store.sessions import sessions
+from pipeline.store.sessions import session_rows
 from pipeline.store.sessions.rollups import Week
 from schemas.kinds import ROLLUP
 from schemas.sessions import EXTRACTIVE, is_named
@@ -61,14 +61,14 @@ def is_for_model(connection: Connection, row: Row[Any], rollout: Rollout) -> boo
         return False
     if rollout.every == 1:
         return True
-    before, lately = sessions.count_before(connection, row.chat_id, row.started_at, row.id, QUIET_TIME)
+    before, lately = session_rows.count_before(connection, row.chat_id, row.started_at, row.id, QUIET_TIME)
     return lately >= QUIET_SESSIONS or before % rollout.every == 0
 
 
 def is_due(connection: Connection, tenant_id: str, row: Row[Any], policy: SummaryPolicy, model: str) -> bool:
     """Tell whether a session must be summarized now; update the status of one that needs no summary."""
     if row.status != "open" and row.message_count < policy.min_messages:
-        sessions.set_status(connection, row.id, row.revision, "skipped")
+        session_rows.set_status(connection, row.id, row.revision, "skipped")
         transactions.log_once_committed(
             connection,
             "session_skipped",
@@ -86,10 +86,10 @@ def is_due(connection: Connection, tenant_id: str, row: Row[Any], policy: Summar
         or model == EXTRACTIVE
         or count_left(connection, row) < row.message_count
     ):
-        sessions.set_status(connection, row.id, row.revision, "summarized")
+        session_rows.set_status(connection, row.id, row.revision, "summarized")
         return False
     if row.status != "open" and row.summary_text and not count_left(connection, row):
-        sessions.keep_summary(connection, row.id, row.revision, policy.version)
+        session_rows.keep_summary(connection, row.id, row.revision, policy.version)
         return False
     enough = policy.named_rolling_messages if is_named(row.session_key) else policy.rolling_messages
     is_outdated = row.summary_text is not None and row.summary_revision is None

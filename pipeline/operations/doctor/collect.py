@@ -23,16 +23,16 @@ from pipeline.operations.status import JobCounts
 from pipeline.store import llm_calls, vector_spaces, vectors
 from pipeline.store.chats import chat_languages, chats
 from pipeline.store.chats.chats import tenant_ids
-from pipeline.store.connections import replica, trips
+from pipeline.store.connections import engines, trips
 from pipeline.store.connections.database import Database
 from pipeline.store.connections.engines import driver_of
 from pipeline.store.jobs import jobs
 from pipeline.store.jobs.jobs import NewJob
-from pipeline.store.messages import messages
+from pipeline.store.messages import message_rows
 from pipeline.store.operations import checks, counters
 from pipeline.store.search import vector_search
 from pipeline.store.sessions import ranges as stored_ranges
-from pipeline.store.sessions import sessions
+from pipeline.store.sessions import session_rows
 from schemas.backfills import BackfillRequest
 from schemas.errors import SettingsError
 from schemas.vectors import EmbeddingSpace
@@ -100,7 +100,7 @@ def replica_problem(database: Database) -> str | None:
         return str(error)
     if database.reading(lambda reader: reader.is_replica):
         return None
-    return database.replica.problem or f"it is more than {replica.CATCH_UP_SECONDS:g} s behind"
+    return database.replica.problem or f"it is more than {engines.CATCH_UP_SECONDS:g} s behind"
 
 
 def skew_seconds(database: Database) -> float:
@@ -246,10 +246,10 @@ def tenant_data(database: Database, sample: Sample, rules: SessionPolicy) -> Ite
 
 def _sessions_match(connection: Connection, chat_id: str, rules: SessionPolicy) -> bool:
     """Tell whether the sessions of a locked chat are those that `sessionize.split` gives."""
-    keys = sessions.keys(connection, chat_id)
-    closes = sessions.closes(connection, [(chat_id, key) for key in keys])
+    keys = session_rows.keys(connection, chat_id)
+    closes = session_rows.closes(connection, [(chat_id, key) for key in keys])
     for key in keys:
-        rows = messages.times(connection, chat_id, key, *FOREVER)
+        rows = message_rows.times(connection, chat_id, key, *FOREVER)
         existing = stored_ranges.of_key(connection, chat_id, key)
         kept, times = sessionize.after_pruned(existing, [row[0] for row in rows])
         parts = sessionize.split(times, rules.gap_of(key), closes[chat_id, key])

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import timedelta
 
 from pipeline.recall.choose.lines import ChosenLine, Style, Wording, display_name
-from pipeline.recall.find.sessions import RetrievedSession, RetrievedWeek, sharing_topics
+from pipeline.recall.find.retrieved_sessions import RetrievedSession, RetrievedWeek, sharing_topics
 from pipeline.recall.profiles import Parameters
 from pipeline.recall.relevance import LIMIT
 from pipeline.text import truncate

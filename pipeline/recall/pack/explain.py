@@ -13,7 +13,8 @@ from pipeline.recall.profiles import OTHER_QUERY_WEIGHT, Parameters
 from pipeline.recall.rank import features, rank, rerank
 from pipeline.recall.rank.rank import Scored
 from pipeline.recall.request import Request
-from pipeline.text import bm25, truncate
+from pipeline.store.search import keyword_search
+from pipeline.text import truncate
 from pipeline.text.calendars.spans import written_day
 from schemas.context import Block, BlockKind, Dropped, DropReason, Explanation, Hit
 from schemas.payloads import ContextQuery
@@ -81,8 +82,8 @@ def rounded(parts: Mapping[str, float]) -> dict[str, float]:
 # Messages listed in an explanation.
 MAX_EXPLAINED = 100
 CONSTANTS = {
-    "k1": bm25.K1,
-    "b": bm25.B,
+    "k1": keyword_search.K1,
+    "b": keyword_search.B,
     "later": features.LATER,
     "earlier": features.EARLIER,
     "steps": features.STEPS,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from pipeline.recall.question import names
-from pipeline.recall.question.events import Timed
+from pipeline.recall.question.event_mentions import Timed
 from pipeline.text import exact_match, truncate
 from pipeline.text.accents import LETTERS_AND_DIGITS
 from pipeline.text.calendars import calendars_of, spans

@@ -14,9 +14,9 @@ import numpy.typing as npt
 from pipeline.recall.find.candidates import Candidate, Statistics
 from pipeline.recall.profiles import OTHER_QUERY_WEIGHT
 from pipeline.recall.question.parse import Question
+from pipeline.store.search.keyword_search import K1, B, idf
 from pipeline.text import exact_match
 from pipeline.text.accents import without_accents
-from pipeline.text.bm25 import K1, B, idf
 from pipeline.text.cues import AnswerType
 
 # Weight of a message's words one step later and one step earlier; nothing beyond `STEPS`.

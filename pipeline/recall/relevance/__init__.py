@@ -26,7 +26,7 @@ import numpy.typing as npt
 from pipeline.recall.find.candidates import CandidateSet, Statistics, trust
 from pipeline.recall.rank.rank import Scored
 from pipeline.recall.request import Request
-from pipeline.text.bm25 import idf
+from pipeline.store.search.keyword_search import idf
 from pipeline.text.excerpt import Wanted
 from schemas.evidence import EvidenceLevel
 

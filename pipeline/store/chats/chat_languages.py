@@ -6,7 +6,7 @@ from sqlalchemy import Connection, text
 
 from pipeline.store.connections.statements import column, run
 from pipeline.store.jobs import jobs
-from pipeline.store.messages.messages import waits
+from pipeline.store.messages.message_rows import waits
 from schemas.kinds import LANGUAGE
 from schemas.languages import AUTO
 from schemas.sessions import EXTRACTIVE

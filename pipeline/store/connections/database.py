@@ -19,9 +19,8 @@ from sqlalchemy.exc import InvalidatePoolError, ProgrammingError
 
 from migrations import REVISION
 from pipeline.store import vectors
-from pipeline.store.connections import replica, transactions, trips
-from pipeline.store.connections.engines import make_engine, still_there
-from pipeline.store.connections.replica import Replica
+from pipeline.store.connections import engines, transactions, trips
+from pipeline.store.connections.engines import Replica, make_engine, still_there
 from pipeline.store.connections.transactions import sqlstate_of, transaction, translating
 from pipeline.store.operations import checks, counters
 from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated, SettingsError, WritesRefused
@@ -248,9 +247,9 @@ class Database:
         """
         if self.replica is None:
             return
-        here = self.one_trip([replica.IDENTITY]) or ()
+        here = self.one_trip([engines.IDENTITY]) or ()
         try:
-            there = self._on_standby().one_trip([replica.IDENTITY], seconds=replica.ANSWER_SECONDS) or ()
+            there = self._on_standby().one_trip([engines.IDENTITY], seconds=engines.ANSWER_SECONDS) or ()
         except Retryable as error:
             self.replica.note(str(error))
         else:
@@ -273,13 +272,13 @@ class Database:
         """Return the standby if it is up to date, else this."""
         if self.replica is None or self.replica.problem is not None:
             return self
-        (position,) = self.one_trip([replica.POSITION]) or (None,)
+        (position,) = self.one_trip([engines.POSITION]) or (None,)
         standby = self._on_standby()
 
-        asked = [(replica.HAS_REPLAYED, {"position": position})]
-        ask = partial(standby.one_trip, asked, seconds=replica.ANSWER_SECONDS)
+        asked = [(engines.HAS_REPLAYED, {"position": position})]
+        ask = partial(standby.one_trip, asked, seconds=engines.ANSWER_SECONDS)
         try:
-            return standby if position and replica.poll(ask) else self
+            return standby if position and engines.poll(ask) else self
         except Retryable as error:
             self.replica.note(str(error))
             return self

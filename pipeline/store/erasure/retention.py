@@ -10,8 +10,8 @@ from typing import NamedTuple
 from sqlalchemy import Connection, text
 
 from pipeline.store.connections.statements import arrays, column, number, run
-from pipeline.store.messages.messages import waits
-from pipeline.store.sessions.sessions import COLUMNS, IN_SESSIONS, as_session
+from pipeline.store.messages.message_rows import waits
+from pipeline.store.sessions.session_rows import COLUMNS, IN_SESSIONS, as_session
 from schemas.kinds import EMBED, EXTRACT, SUMMARIZE
 from schemas.sessions import Session
 

@@ -21,7 +21,7 @@ from pipeline.store.connections.trips import Statement
 from pipeline.store.erasure.suppression import FORGETTING
 from pipeline.store.jobs.jobs import AGAIN
 from pipeline.store.messages.edits import sized
-from pipeline.store.messages.messages import waits
+from pipeline.store.messages.message_rows import waits
 from pipeline.store.operations.counters import SLOT
 from schemas.bots import platform_of
 from schemas.errors import Retryable

@@ -11,8 +11,8 @@ from pipeline.store import vectors
 from pipeline.store.connections.statements import arrays, column, number, run
 from pipeline.store.jobs import jobs
 from pipeline.store.jobs.jobs import LATER
-from pipeline.store.messages.messages import Arrival, arrival_columns, waits
-from pipeline.store.sessions.sessions import COLUMNS, as_session
+from pipeline.store.messages.message_rows import Arrival, arrival_columns, waits
+from pipeline.store.sessions.session_rows import COLUMNS, as_session
 from schemas.kinds import FENCED_BY_CHANGE
 from schemas.messages import ORIGINAL_BYTES
 from schemas.sessions import Session

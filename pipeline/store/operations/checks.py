@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, TextClause, text
 from migrations import FIRST, REVISION
 from pipeline.store import vectors
 from pipeline.store.connections.statements import column, holds, number, run
-from pipeline.store.messages.messages import waits
+from pipeline.store.messages.message_rows import waits
 from pipeline.store.operations.stats import GONE_SECONDS
 from pipeline.store.vectors import OWNERS
 from schemas.errors import SchemaOutdated, SettingsError

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, TextClause, text
 from pipeline.store.connections.statements import arrays, run
 from pipeline.store.memories import memory_candidates
 from pipeline.store.memories.memory_candidates import MemoryHits, MemoryScope
-from pipeline.store.messages import messages
+from pipeline.store.messages import message_rows
 from pipeline.store.search import keyword_search, session_search, text_search, vector_search
 from pipeline.store.search.filters import Scope
 from pipeline.store.search.keyword_search import KeywordHits, any_of, quoted
@@ -122,7 +122,7 @@ def _part(part: Part, space: EmbeddingSpace | None, *, of_key: bool) -> str:
     if part == "times":
         rows = text_search.within(space)
     elif part == "newest":
-        rows = messages.newest(of_key=of_key, columns="id", limit=":side")
+        rows = message_rows.newest(of_key=of_key, columns="id", limit=":side")
     else:
         rows = vector_search.of_speakers(space) if space is not None else ""
     return f"SELECT array_agg(id) FROM ({rows}) found"

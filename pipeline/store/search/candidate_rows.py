@@ -11,7 +11,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, TextClause, text
 
 from pipeline.store.connections.statements import run
-from pipeline.store.messages.messages import COLUMNS, answered, as_message
+from pipeline.store.messages.message_rows import COLUMNS, answered, as_message
 from pipeline.store.search.filters import Scope, affinity_of
 from pipeline.store.search.keyword_search import any_of
 from pipeline.store.vectors import cosine, distance, halved, in_space

@@ -19,10 +19,10 @@ from pipeline.store.chats.chats import CHAT_COLUMNS, Chat
 from pipeline.store.chats.membership import Member, Present
 from pipeline.store.connections.statements import run
 from pipeline.store.jobs.jobs import LANE, LATER, LIVE
-from pipeline.store.messages import messages
+from pipeline.store.messages import message_rows
 from pipeline.store.search import keyword_search
 from pipeline.store.search.vector_search import is_worth_an_index
-from pipeline.store.sessions import sessions
+from pipeline.store.sessions import session_rows
 from schemas.kinds import EMBED
 from schemas.sessions import Message
 from schemas.vectors import EmbeddingSpace
@@ -32,7 +32,7 @@ from schemas.vectors import EmbeddingSpace
 MAX_WORDS = 64
 # What may begin a tag or a path, which Postgres' parser reads otherwise among other words than by itself.
 _TAG, _PATH = "<", "~"
-_RECENT = ", ".join(f"r.{name}" for name in (*messages.COLUMNS.split(", "), "answered"))
+_RECENT = ", ".join(f"r.{name}" for name in (*message_rows.COLUMNS.split(", "), "answered"))
 # Everybody whose names may count: those here, and those of chats with all who are here.
 _CHATS = "ARRAY(SELECT place->>'chat_id' FROM jsonb_array_elements(present.places) AS place) || CAST(:chat AS text)"
 _WHO = f"""
@@ -54,7 +54,7 @@ def _statement(*, of_key: bool) -> TextClause:
                 SELECT query, asked_at FROM query_log WHERE chat_id = :chat
                 ORDER BY asked_at DESC LIMIT :logged) asked) AS logged,
             (SELECT json_agg(json_build_array({_RECENT})) FROM (
-                {messages.newest(of_key=of_key)}) r) AS recent,
+                {message_rows.newest(of_key=of_key)}) r) AS recent,
             (SELECT json_build_array({_SPACE}) FROM embedding_spaces s
                 WHERE status = 'active' AND to_regclass('message_vectors') IS NOT NULL) AS space,
             (SELECT reltuples FROM pg_class WHERE oid = to_regclass('message_vectors')) AS everywhere,
@@ -74,7 +74,7 @@ def _statement(*, of_key: bool) -> TextClause:
                 FROM unnest(CAST(:words AS text[])) AS word) AS lexemes
         FROM (SELECT) always LEFT JOIN LATERAL (
             SELECT {CHAT_COLUMNS}, {LANE.format(lane="chat_id")} AS lane FROM chats WHERE chat_id = :chat) c ON true
-        CROSS JOIN LATERAL ({sessions.PEOPLE}) people
+        CROSS JOIN LATERAL ({session_rows.PEOPLE}) people
     """)
 
 
@@ -170,7 +170,7 @@ def read(
             _statement(of_key=latest.session_key is not None),
             chat=chat,
             asker=asker or None,
-            within=sessions.NAMES_WITHIN,
+            within=session_rows.NAMES_WITHIN,
             words=words,
             logged=latest.questions,
             limit=latest.messages,
@@ -223,7 +223,7 @@ def _snapshot(row: Row[Any], of_key: str | None) -> ChatSnapshot:
 
 def _said(values: Sequence[Any]) -> Message:
     """Return a message that was read as JSON."""
-    message = messages.as_message(values)
+    message = message_rows.as_message(values)
     return message._replace(sent_at=datetime.fromisoformat(str(message.sent_at)))
 
 

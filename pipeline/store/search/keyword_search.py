@@ -1,5 +1,6 @@
 """SQL of keyword search: BM25 inside a scope from the stored `tsvector`s."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -8,6 +9,16 @@ from sqlalchemy import Connection, text
 
 from pipeline.store.connections.statements import column
 from pipeline.store.search.filters import Scope
+
+# as Robertson and Zaragoza give them: The Probabilistic Relevance Framework: BM25 and Beyond, 2009
+K1 = 1.2
+B = 0.75
+
+
+def idf(total: int, frequency: int) -> float:
+    """Return the inverse document frequency of a term in `frequency` of `total` texts; always above 0."""
+    return math.log(1 + (total - frequency + 0.5) / (frequency + 0.5))
+
 
 KeywordSearch = Literal["exact", "bounded", "off"]
 

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 from pipeline.store.search.filters import affinity_of
-from pipeline.store.search.keyword_search import times_in
+from pipeline.store.search.keyword_search import K1, B, times_in
 from pipeline.store.vectors import cosine, distance, in_space
-from pipeline.text.bm25 import K1, B
 from schemas.sessions import EXTRACTIVE
 from schemas.vectors import EmbeddingSpace
 

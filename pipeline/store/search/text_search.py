@@ -8,12 +8,11 @@ from typing import Any
 from sqlalchemy import Connection, Row, text
 
 from pipeline.store.connections.statements import run
-from pipeline.store.messages.messages import COLUMNS, NEWEST_FIRST, ORDER, as_message
+from pipeline.store.messages.message_rows import COLUMNS, NEWEST_FIRST, ORDER, as_message
 from pipeline.store.search.filters import MessageFilter
-from pipeline.store.search.keyword_search import any_of
+from pipeline.store.search.keyword_search import K1, B, any_of
 from pipeline.store.search.vector_search import best_chunks
 from pipeline.store.vectors import cosine, distance, halved, in_space
-from pipeline.text.bm25 import K1, B
 from schemas.sessions import Message
 from schemas.vectors import EmbeddingSpace, Vector
 

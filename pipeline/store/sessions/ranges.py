@@ -9,7 +9,7 @@ from psycopg.types.json import Jsonb
 from sqlalchemy import Connection, text
 
 from pipeline.store.connections.statements import arrays, run
-from pipeline.store.sessions.sessions import COLUMNS, as_session
+from pipeline.store.sessions.session_rows import COLUMNS, as_session
 from schemas.kinds import EMBED
 from schemas.sessions import Session
 

@@ -9,9 +9,8 @@ from rich.console import Console
 
 from ops.dev import shipped
 from ops.dev.eval import measures, samples
-from ops.dev.eval.asking import Asking, asked_as_message, evaluated
+from ops.dev.eval.asking import Asking, asked_as_message, bm25, evaluated
 from ops.dev.eval.measures import OURS, Row, WayResult, measured
-from ops.dev.eval.plain import bm25
 from ops.dev.eval.samples import SampleQuestion
 from ops.dev.figures import tables
 from pipeline.clients.onnx.onnx import is_installed

@@ -12,9 +12,9 @@ from pipeline.operations import lookup, status
 from pipeline.people import identities
 from pipeline.store import vector_spaces, vectors
 from pipeline.store.chats import chat_moves, chats
-from pipeline.store.messages import edits, messages
+from pipeline.store.messages import edits, message_rows
 from pipeline.store.operations import inspection
-from pipeline.store.sessions import sessions
+from pipeline.store.sessions import session_rows
 from schemas.errors import NotFound
 from schemas.listing import ChatFilter, SessionFilter
 from schemas.messages import Id, IdOrEmpty, Name, RowId
@@ -60,7 +60,7 @@ def get_chat(
     """Show a chat: the progress of its memory, its members, and its sessions, latest first."""
     with api.database.tenant(tenant) as connection:
         chat = lookup.find_chat(connection, chat_id)
-        rows = sessions.listing(
+        rows = session_rows.listing(
             connection, chat.chat_id, limit=ROWS, status=wanted.status, after=wanted.after
         )
     return page(
@@ -83,8 +83,8 @@ def get_session(
     with api.database.tenant(tenant) as connection:
         session = lookup.find_session(connection, session_id)
         chat = lookup.find_chat(connection, session.chat_id)
-        first = next(iter(messages.by_id(connection, [at] if at else [])), None)
-        transcript = messages.in_range(
+        first = next(iter(message_rows.by_id(connection, [at] if at else [])), None)
+        transcript = message_rows.in_range(
             connection,
             session.chat_id,
             session.session_key,

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Response
 
-from pipeline.operations import digests
+from pipeline.operations import daily_digests
 from pipeline.recall import build_context, digest, more, query_log, search
 from schemas.context import AnswerIn, AnswerReceipt, Context
 from schemas.digests import DailyDigest, DailyDigestIn, DailyDigestList, Digest, DigestQuery, NewDailyDigest
@@ -107,16 +107,16 @@ def post_digests(
     not arrive is in the next one.
     """
     response.headers["Cache-Control"] = "no-store"
-    return digests.add(api.database, caller.key.tenant, wanted, caller.key.id, api.settings)
+    return daily_digests.add(api.database, caller.key.tenant, wanted, caller.key.id, api.settings)
 
 
 @digests_router.get("/v1/digests", summary="List daily digests")
 def get_digests(api: Api, tenant: Tenant) -> DailyDigestList:
     """Return the daily digests, the oldest first, without their secrets."""
-    return DailyDigestList(digests=digests.listing(api.database, tenant))
+    return DailyDigestList(digests=daily_digests.listing(api.database, tenant))
 
 
 @digests_router.delete("/v1/digests/{digest_id}", summary="Remove a daily digest", responses=responses(404))
 def delete_digest(api: Api, tenant: Tenant, digest_id: RowId) -> DailyDigest:
     """Remove a daily digest; nothing is sent any more."""
-    return digests.remove(api.database, tenant, digest_id)
+    return daily_digests.remove(api.database, tenant, digest_id)

@@ -1,8 +1,12 @@
-"""What is stored, and how the deployment is doing: entities, topics, chats, sessions, the query log and the status."""
+"""What is stored, and how the deployment is doing: entities, topics, chats, sessions, the query log and the status.
 
-from typing import Annotated
+Health needs no API key and tells no secrets.
+"""
 
-from fastapi import APIRouter, Query
+from typing import Annotated, Literal
+
+from anyio import to_thread
+from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from pipeline.memories import entities
@@ -11,8 +15,9 @@ from pipeline.operations.status import Status
 from pipeline.recall import query_log
 from pipeline.recall.request import find_chat
 from pipeline.store.chats import chats
-from pipeline.store.messages import messages
-from pipeline.store.sessions import sessions
+from pipeline.store.messages import message_rows
+from pipeline.store.sessions import session_rows
+from schemas.base import Frozen
 from schemas.facts import EntityFilter, EntityList, EntityPlace, NamedEntities
 from schemas.listing import (
     ChatFilter,
@@ -34,7 +39,7 @@ from schemas.listing import (
 from schemas.messages import Id
 from workers.api.api_route import ApiRoute
 from workers.api.problems import responses
-from workers.api.state import Api, Tenant
+from workers.api.state import Api, ServiceState, Tenant
 
 router = APIRouter(tags=["overview"], route_class=ApiRoute)
 
@@ -114,7 +119,7 @@ def get_chat_messages(
     """
     with api.database.tenant(tenant) as connection:
         chat = find_chat(connection, chat_id)
-        newest = messages.recent(
+        newest = message_rows.recent(
             connection, chat.chat_id, wanted.limit, session_key=wanted.session_key, until=wanted.until
         )
     return MessageList(messages=[ListedMessage.model_validate(m, from_attributes=True) for m in newest[::-1]])
@@ -127,7 +132,7 @@ def get_sessions(api: Api, tenant: Tenant, wanted: Annotated[SessionFilter, Quer
     `after` is the id of the last session of the previous page.
     """
     with api.database.tenant(tenant) as connection:
-        rows = sessions.listing(
+        rows = session_rows.listing(
             connection, wanted.chat_id, limit=wanted.limit, status=wanted.status, after=wanted.after
         )
     return SessionList(sessions=[ListedSession.model_validate(row._mapping) for row in rows])
@@ -150,3 +155,53 @@ def get_status(api: Api, tenant: Tenant) -> Status:
     All figures are of this tenant and from Postgres; `/readyz` says whether Redis answers.
     """
     return status.collect(api.database, tenant, all_tenants=False)
+
+
+health_router = APIRouter(tags=["health"], route_class=ApiRoute)
+
+
+class Health(Frozen):
+    """The process lives."""
+
+    status: Literal["ok"] = "ok"
+
+
+class Readiness(Frozen):
+    """The state of the services that the HTTP API needs."""
+
+    status: Literal["ready", "not ready"]
+    postgres: ServiceState
+    redis: ServiceState
+    remedy: str | None = None
+    """What to do, if there is something to do."""
+
+
+# async: it answers even when every thread is busy
+@health_router.get("/healthz", summary="Whether the process lives")
+async def healthz() -> Health:
+    """Answer as long as the process lives; needs neither Postgres nor Redis."""
+    return Health()
+
+
+@health_router.get(
+    "/readyz",
+    summary="Whether requests can be served",
+    response_model_exclude_none=True,
+    responses={503: {"model": Readiness, "description": "Something is missing; the log says why."}},
+)
+async def readyz(api: Api, response: Response) -> Readiness:
+    """Say whether Postgres and Redis answer and take writes, and whether the tables are those that are needed.
+
+    Without Redis messages are still accepted and contexts served: jobs wait in Postgres.
+    """
+    states = (api.postgres_state, api.redis_state)
+    postgres, broker = [await to_thread.run_sync(s.now, limiter=api.open_routes) for s in states]
+    ready = postgres == broker == "ok"
+    if not ready:
+        response.status_code = 503
+    return Readiness(
+        status="ready" if ready else "not ready",
+        postgres=postgres,
+        redis=broker,
+        remedy="run `backscroll db upgrade`" if postgres == "outdated" else None,
+    )

@@ -20,7 +20,7 @@ from pipeline.jobs.runner import Handler
 from pipeline.platforms import webhooks
 from pipeline.recall import digest
 from pipeline.recall.request import find_chat
-from pipeline.store import digests as store
+from pipeline.store import daily_digests as store
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import jobs

@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from pipeline.memories import entities
 from pipeline.people import visibility
 from pipeline.recall.profiles import OTHER_QUERY_WEIGHT
 from pipeline.recall.question.names import names_and_handles
@@ -17,7 +18,6 @@ from pipeline.recall.request import Request
 from pipeline.store.chats.membership import Seen
 from pipeline.store.memories import entity_graph, memory_candidates
 from pipeline.store.memories.memory_candidates import FoundMemory, MemoryHits, MemoryScope
-from pipeline.text import entity_names
 from pipeline.text.duplicates import fingerprint
 
 MAX_NAMED, MAX_NEAR = 8, 12
@@ -74,7 +74,7 @@ def find_linked(connection: Connection, request: Request, scope: MemoryScope | N
     reached = entity_graph.reached(
         connection,
         scope.seen,
-        names=entity_names.possible_names(request.question.text, request.chat.language),
+        names=entities.possible_names(request.question.text, request.chat.language),
         users=sorted(scope.named),
         as_of=request.as_of,
         named=MAX_NAMED,

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from pipeline.recall.request import Request
-from pipeline.store.sessions import rollups, sessions
+from pipeline.store.sessions import rollups, session_rows
 from schemas.sessions import EXTRACTIVE
 
 # Latest sessions of a time that a question asks to sum up: more than a context has room for.
@@ -49,7 +49,8 @@ def load_sessions(
 ) -> list[RetrievedSession]:
     """Load the sessions of each `(id, score, components)`."""
     rows = {
-        row.id: row for row in sessions.cards_of_sessions(connection, [session for session, _, _ in scored])
+        row.id: row
+        for row in session_rows.cards_of_sessions(connection, [session for session, _, _ in scored])
     }
     return [
         _retrieved(row, score, components)
@@ -62,7 +63,7 @@ def load_overview(connection: Connection, request: Request) -> list[RetrievedSes
     """Load the sessions of the time that a question is about, in order; what was said later is left out."""
     spans = request.question.spans
     start, until = min(start for start, _ in spans), max(end for _, end in spans)
-    rows = sessions.cards_of_time(
+    rows = session_rows.cards_of_time(
         connection,
         request.chat.chat_id,
         start,

@@ -1,1 +1,0 @@
-"""LINE: the histories that its apps save, and the webhooks of its Messaging API."""
