@@ -13,7 +13,7 @@ from pipeline.platforms import formats
 from pipeline.platforms import slack_export as slack
 from pipeline.platforms.formats import Format
 from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Record, Skipped, Unread
-from pipeline.platforms.shapes import Place
+from pipeline.platforms.shapes import FilePlace
 from pipeline.platforms.whatsapp import whatsapp_export as whatsapp
 from schemas.errors import InvalidInput
 
@@ -64,7 +64,9 @@ class ExportSource:
 
     def _parse(self, member: str, options: ImportOptions) -> Iterator[Parsed]:
         declared = formats.BY_NAME[self.format]
-        options = declared.placed(options, Place(source=Path(self.name), member=member, read=self._beside))
+        options = declared.placed(
+            options, FilePlace(source=Path(self.name), member=member, read=self._beside)
+        )
         with opened(self._container, member, self._advance) as stream:
             if declared.of_bytes is not None:
                 yield from declared.of_bytes(stream, options)

@@ -14,7 +14,7 @@ from pipeline.ingest.accept import Accepted, MessageLimits
 from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.people import identities, suppression
 from pipeline.platforms.records import (
-    Account,
+    BotAccount,
     Broken,
     Deletion,
     Edit,
@@ -251,17 +251,17 @@ def _present(connection: Connection, event: Edit | Deletion | MemberChange | Oth
 
 
 def with_accounts(database: Database, tenant_id: str, events: Sequence[Event]) -> list[Event]:
-    """Return the events without `Account`, whose name is in no id where it is the tenant's first on its platform.
+    """Return the events without `BotAccount`, whose name is in no id where it is the tenant's first on its platform.
 
     So the chats that were there before a second account keep their ids. A key for some chats makes none the first.
     Where the caller names the account, the first is the one without a name.
     """
-    if not any(isinstance(event, Account) for event in events):
+    if not any(isinstance(event, BotAccount) for event in events):
         return list(events)
     kept: list[Event] = []
     first = ""
     for event in events:
-        if isinstance(event, Account):
+        if isinstance(event, BotAccount):
             with database.tenant(tenant_id) as connection:
                 known = chats.accounts(connection, event.platform)
                 if event.account not in known and (known or not database.only_chats):

@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from schemas.base import Frozen, at_most
-from schemas.evidence import EvidenceLevel
-from schemas.memories import MemoryType
+from schemas.memories import EvidenceLevel, MemoryType
 from schemas.messages import NOT_BLANK, Content
 from schemas.vectors import VectorSearch
 

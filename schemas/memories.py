@@ -8,7 +8,6 @@ from uuid import UUID
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from schemas.base import Closed, Frozen, at_most, at_most_bytes, depending_on
-from schemas.evidence import EvidenceLevel
 from schemas.languages import DEFAULT_LANGUAGE
 from schemas.messages import (
     MAX_ID_CHARS,
@@ -23,6 +22,27 @@ from schemas.messages import (
     Time,
     written,
 )
+
+EvidenceLevel = Literal["strong", "weak", "none"]
+"""Whether what was found answers a question: probably, perhaps, or not."""
+_MEANINGS: Mapping[EvidenceLevel, str] = {
+    "strong": "what was found probably answers it",
+    "weak": "only loosely related",
+    "none": "nothing was found that answers it",
+}
+
+
+def certainty(level: EvidenceLevel | None, probability: float | None = None) -> str:
+    """Say in one line how sure an answer is; empty if it was not judged.
+
+    >>> certainty("weak", 0.381)
+    'Evidence: weak (38 %): only loosely related'
+    """
+    if level is None:
+        return ""
+    share = "" if probability is None else f" ({100 * probability:.0f} %)"
+    return f"Evidence: {level}{share}: {_MEANINGS[level]}"
+
 
 MemoryScope = Literal["session", "user", "agent", "organization"]
 MemoryType = Literal[

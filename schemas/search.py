@@ -7,7 +7,7 @@ from pydantic import Field
 
 from schemas.base import Closed, Frozen, at_most
 from schemas.context import Hit
-from schemas.evidence import EvidenceLevel
+from schemas.memories import EvidenceLevel
 from schemas.messages import Id, IdOrEmpty, Queries, QueryText, Role, Time
 from schemas.vectors import VectorSearch
 

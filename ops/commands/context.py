@@ -12,10 +12,10 @@ from rich.console import Console
 from ops.client import quoted
 from ops.console import questions, rendering
 from ops.console.command import AlsoOption, Call, ChatOption, HydeOption, SessionKeyOption, command
-from schemas import evidence
 from schemas.context import PROFILE_PURPOSES, Context, Dropped, Explanation
 from schemas.errors import InvalidInput
 from schemas.listing import SessionPage
+from schemas.memories import certainty
 from schemas.payloads import ContextQuery
 
 app = typer.Typer(rich_markup_mode="markdown")
@@ -91,7 +91,7 @@ def context(
     console = rendering.out()
     # in a pipe exactly what a model gets; on a terminal without what would steer it
     print(rendering.plain(context.text) if console.is_terminal else context.text)
-    if judged := evidence.in_words(context.evidence, context.evidence_probability):
+    if judged := certainty(context.evidence, context.evidence_probability):
         rendering.warn(judged, style="dim")
     for problem in context.degraded:
         rendering.warn(f"Degraded: {problem}")

@@ -10,7 +10,6 @@ import typer
 from ops import connection
 from ops.console import questions, rendering
 from ops.console.command import AfterOption, AsOfOption, Call, UnseenOption, command, read_pair, read_time
-from schemas import evidence
 from schemas.memories import (
     MANUAL_IMPORTANCE,
     MAX_FOUND,
@@ -27,6 +26,7 @@ from schemas.memories import (
     MemoryResult,
     MemoryScope,
     MemoryType,
+    certainty,
 )
 from schemas.payloads import parse_payload
 
@@ -213,7 +213,7 @@ def search(
     ]
     headings = ("#", "score", "of", "type", "since", "learned in", "statement and why")
     table = rendering.rows(headings, cells, right=("#", "score"), cut="statement and why")
-    shown = [evidence.in_words(result.evidence), table] if cells else ["No memory matches."]
+    shown = [certainty(result.evidence), table] if cells else ["No memory matches."]
     call.answer({"query": words, **dict(result)}, *shown)
     for problem in result.degraded:
         rendering.warn(f"Degraded: {problem}")

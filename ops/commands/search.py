@@ -18,8 +18,8 @@ from ops.console.command import (
     command,
     read_pair,
 )
-from schemas import evidence
 from schemas.context import AnswerIn
+from schemas.memories import certainty
 from schemas.payloads import parse_payload
 from schemas.search import MAX_LIMIT, MoreQuery, SearchQuery, SearchResult, SessionHit
 
@@ -133,7 +133,7 @@ def _print(result: SearchResult, chat_id: str, zone: str) -> None:
     console = rendering.out()
     if result.fell_back:
         console.print("No session matches well enough; these are the best messages of the whole chat:\n")
-    if judged := evidence.in_words(result.evidence, result.evidence_probability):
+    if judged := certainty(result.evidence, result.evidence_probability):
         console.print(judged, style="dim")
     if result.hits:
         console.print(questions.hits_table(result.hits, zone))

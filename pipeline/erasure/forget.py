@@ -22,7 +22,7 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from pipeline.erasure import derived
-from pipeline.erasure.forget_steps import Deletion
+from pipeline.erasure.forget_steps import SubjectDeletion
 from pipeline.ingest import chat_moves, numbers
 from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.jobs import runner
@@ -254,7 +254,7 @@ class Forgetting:
                 subject = subject.model_copy(
                     update=dict(zip(("chat_id", "external_id"), address, strict=True))
                 )
-        deletion = Deletion(
+        deletion = SubjectDeletion(
             transaction=self.transaction,
             tenant_id=self.tenant_id,
             id=self.id,

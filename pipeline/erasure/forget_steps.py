@@ -80,7 +80,7 @@ SESSIONS_AT_ONCE = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Deletion:
+class SubjectDeletion:
     """The deletion of one subject, and a sample of what was deleted, to be looked for at the end."""
 
     transaction: Callable[[], AbstractContextManager[Connection]]

@@ -11,7 +11,7 @@ from typing import IO, Any
 from pipeline.platforms import contents, dates, fields, json_stream, jsonlines
 from pipeline.platforms.fields import dict_of, dicts_of, text_of
 from pipeline.platforms.records import Broken, ImportOptions, Parsed, Skipped
-from pipeline.platforms.shapes import ExportFormat, Place, Shape
+from pipeline.platforms.shapes import ExportFormat, FilePlace, Shape
 
 
 def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
@@ -75,7 +75,7 @@ def _message(
     )
 
 
-def _placed(options: ImportOptions, place: Place) -> ImportOptions:
+def _placed(options: ImportOptions, place: FilePlace) -> ImportOptions:
     """Name the chat, and tell its kind, by the `group_info.json` beside it."""
     folder = place.member.rpartition("/")[0]
     raw = place.read(f"{folder}/group_info.json".lstrip("/"))

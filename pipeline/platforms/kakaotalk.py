@@ -13,7 +13,7 @@ from itertools import chain
 from pipeline.platforms import dates, fields, jsonlines
 from pipeline.platforms.identity import sender_by_name
 from pipeline.platforms.records import Broken, ImportOptions, Parsed, Skipped
-from pipeline.platforms.shapes import ExportFormat, Place, Shape
+from pipeline.platforms.shapes import ExportFormat, FilePlace, Shape
 
 _DATE = r"(?:\d{4}[년.] ?\d{1,2}[월.] ?\d{1,2}[일.]?|[A-Z][a-z]+ \d{1,2}, \d{4})"
 _CLOCK = r"(?:[오상하][전후] ?)?\d{1,2}:\d\d(?::\d\d)?(?:\s?[AaPp][Mm])?"
@@ -130,7 +130,7 @@ def _entries(lines: Iterable[str]) -> Iterator[_Entry | Skipped | Broken]:
                 yield where, at, found["sender"], "\n".join([found["text"], *more])
 
 
-def _placed(options: ImportOptions, place: Place) -> ImportOptions:
+def _placed(options: ImportOptions, place: FilePlace) -> ImportOptions:
     """Name the chat of a CSV by its file, `KakaoTalk_Chat_Trip_2026-03-01-10-11-12.csv`."""
     stem = place.member.rpartition("/")[2].rpartition(".")[0]
     named = re.sub(r"^KakaoTalk(?:_Chats?)?_?|_?\d{4}-\d\d-\d\d-\d\d-\d\d-\d\d$", "", stem)

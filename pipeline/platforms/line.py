@@ -19,8 +19,8 @@ from pipeline.platforms.fields import dict_of, text_of
 from pipeline.platforms.identity import sender_by_name
 from pipeline.platforms.platform import Platform, by_signature, in_base64
 from pipeline.platforms.records import (
-    Account,
     Ambiguous,
+    BotAccount,
     Broken,
     DateOrder,
     Event,
@@ -30,7 +30,7 @@ from pipeline.platforms.records import (
     ReadMessage,
     Skipped,
 )
-from pipeline.platforms.shapes import ExportFormat, Place, Shape
+from pipeline.platforms.shapes import ExportFormat, FilePlace, Shape
 from pipeline.platforms.whatsapp import whatsapp_time
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn
@@ -47,7 +47,7 @@ def parse_webhook(value: Any) -> Iterator[Event]:
     account = ""
     if bot := value.get("destination"):
         account = fields.id_of(bot, "destination")
-        yield Account(where="destination", platform="line", account=account)
+        yield BotAccount(where="destination", platform="line", account=account)
     yield from fields.each_of(events, "events", partial(_event, account=f"@{account}" if account else ""))
 
 
@@ -263,7 +263,7 @@ def _unquoted(text: str) -> str:
     return inner[1:-1].replace('""', '"') if "\n" in inner and inner[0] == inner[-1] == '"' else text
 
 
-def _placed(options: ImportOptions, place: Place) -> ImportOptions:
+def _placed(options: ImportOptions, place: FilePlace) -> ImportOptions:
     """Name a chat whose file has no title by the file."""
     stem = place.member.rpartition("/")[2].rpartition(".")[0].removeprefix("[LINE]").strip()
     return options if options.title else replace(options, file_name=stem)

@@ -233,7 +233,7 @@ class NewNumber:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Account:
+class BotAccount:
     """The account of ours that the events behind this one are with: ids of direct chats end with `@` and its own."""
 
     where: str
@@ -253,7 +253,7 @@ Event = (
     | NewChatId
     | NewNumber
     | OtherId
-    | Account
+    | BotAccount
     | Skipped
     | Unread
     | Broken

@@ -57,7 +57,7 @@ class Shape:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class FilePlace:
     """Where a file of an export stands."""
 
     # the file, folder or zip that was given, and the file's path inside
@@ -82,6 +82,6 @@ class ExportFormat:
     # where its files stand below its own folder
     folders: tuple[str, ...] = ()
     # completes the options by what stands around a file
-    placed: Callable[[ImportOptions, Place], ImportOptions] = lambda options, _: options
+    placed: Callable[[ImportOptions, FilePlace], ImportOptions] = lambda options, _: options
     # the names of its other files, of which the user is told that they are not imported
     left_out: str = ""

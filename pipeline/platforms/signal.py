@@ -16,7 +16,7 @@ from uuid import UUID
 from pipeline.platforms import fields, jsonlines, kinds
 from pipeline.platforms.identity import sender_by_name
 from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Skipped
-from pipeline.platforms.shapes import ExportFormat, Place, Shape
+from pipeline.platforms.shapes import ExportFormat, FilePlace, Shape
 
 START = re.compile(
     r"\[(?P<day>\d{4}-\d\d-\d\d),? (?P<clock>\d\d:\d\d(?::\d\d)?)\] (?P<sender>.+?):(?: |$)(?P<body>.*)"
@@ -181,7 +181,7 @@ def _name(person: dict[str, Any], first: str = "givenName", last: str = "familyN
     )
 
 
-def _placed(options: ImportOptions, place: Place) -> ImportOptions:
+def _placed(options: ImportOptions, place: FilePlace) -> ImportOptions:
     """Name the chat by its file, or by the folder in which signal-export has put it."""
     folder, file = place.source.absolute().parent.name, Path(place.member)
     named = file.stem if file.stem not in {"chat", "data", "index"} else file.parent.name or folder

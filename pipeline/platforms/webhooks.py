@@ -26,7 +26,7 @@ from pipeline.platforms.platform import (
     unless,
 )
 from pipeline.platforms.platform import equal_secrets as equal_secrets
-from pipeline.platforms.records import Account, Event, NewNumber, OtherId
+from pipeline.platforms.records import BotAccount, Event, NewNumber, OtherId
 from pipeline.platforms.whatsapp import baileys, cloud
 from schemas.base import did_you_mean
 from schemas.errors import InvalidInput, NotFound
@@ -177,7 +177,7 @@ def of_account(platform: str, events: Sequence[Event], account: str) -> list[Eve
         raise InvalidInput("account must be 1 to 64 letters, digits, dots, _ and -", field="account")
     # those of WhatsApp are its own, however they come
     of = direct.pattern.partition(":")[0]
-    found: list[Event] = [Account(where="account", platform=of, account=account, is_stated=True)]
+    found: list[Event] = [BotAccount(where="account", platform=of, account=account, is_stated=True)]
     for event in events:
         chat_id = None if isinstance(event, NewNumber) else getattr(event, "chat_id", None)
         if isinstance(event, OtherId):

@@ -12,9 +12,8 @@ from pipeline.recall.profiles import PROFILES, Weights
 from pipeline.store.connections import engines
 from pipeline.store.search import keyword_search, vector_search
 from schemas.context import PROFILE_PURPOSES, BlockKind, Context, DropReason
-from schemas.evidence import EvidenceLevel
 from schemas.languages import CONFIGURATIONS
-from schemas.memories import MemoryPayload
+from schemas.memories import EvidenceLevel, MemoryPayload
 from schemas.messages import (
     MAX_CONTENT_BYTES,
     MAX_METADATA_BYTES,

@@ -14,7 +14,7 @@ from pipeline.ingest import accept
 from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.store.connections.database import Database
 from pipeline.text.fencing import CLOSE, OPEN, harmless, visible, without_recalled
-from schemas.evidence import EvidenceLevel, in_words
+from schemas.memories import EvidenceLevel, certainty
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.conftest import POLICY, TENANT, message
@@ -96,7 +96,7 @@ def test_no_words_end_the_fence_begin_a_line_or_speak_for_another(name: str, dat
     said = ""
     if "evidence" in answer:
         answer["evidence"] = data.draw(st.sampled_from(get_args(EvidenceLevel)))
-        said = f"{in_words(answer['evidence'])}\n"
+        said = f"{certainty(answer['evidence'])}\n"
     structured = picked(answer, tool.gives)
     items = [item for part in structured.values() if isinstance(part, list) for item in part]
     text = as_text(answer, structured)

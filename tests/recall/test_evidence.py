@@ -9,8 +9,7 @@ from pipeline.recall.choose.lines import wording_of
 from pipeline.recall.relevance import SAID, By, Evidence, fitted
 from pipeline.recall.request import for_context
 from pipeline.store.connections.database import Database
-from schemas.evidence import EvidenceLevel
-from schemas.memories import MemoryIn
+from schemas.memories import EvidenceLevel, MemoryIn
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings

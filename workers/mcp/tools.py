@@ -12,9 +12,8 @@ from pydantic import BaseModel
 from pipeline.text import fencing, truncate
 from schemas.context import Context
 from schemas.digests import Digest
-from schemas.evidence import in_words
 from schemas.listing import ChatList
-from schemas.memories import MemoryReceipt
+from schemas.memories import MemoryReceipt, certainty
 from schemas.people import UserPage
 from schemas.search import MoreResult, SearchResult
 
@@ -193,7 +192,7 @@ def schema_of(fields: Fields | None, schema: dict[str, Any], definitions: dict[s
 def as_text(answer: dict[str, Any], structured: dict[str, Any]) -> str:
     """Return how sure an answer is, then fenced lines, one for each part of a list, after a context's own text."""
     judged = structured.get("evidence")
-    opening = [in_words(judged, answer.get("evidence_probability"))] if judged else []
+    opening = [certainty(judged, answer.get("evidence_probability"))] if judged else []
     if "blocks" in structured and "text" in answer:
         # a context fences what it quotes; other tools also need the ids of its memories
         parts = [

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from pipeline.platforms import contents, fields, kinds
-from pipeline.platforms.records import Account, Event, MemberChange, NewNumber, OtherId, ReadMessage
+from pipeline.platforms.records import BotAccount, Event, MemberChange, NewNumber, OtherId, ReadMessage
 from schemas.errors import InvalidInput
 from schemas.messages import FORWARDED, ChatIn
 
@@ -39,7 +39,7 @@ def _change(raw: dict[str, Any], where: str) -> Iterator[Event]:
     if named := fields.dict_of(value, "metadata").get("phone_number_id"):
         business = fields.id_of(named, "metadata.phone_number_id")
         account = f"@{business}"
-        yield Account(where=where, platform="whatsapp", account=business)
+        yield BotAccount(where=where, platform="whatsapp", account=business)
     # people who hide their number have another id
     names = {
         str(person.get(key)): fields.name_of(profile.get("name"), profile.get("username"))

@@ -28,7 +28,7 @@ from pipeline.recall.rank.rank import Scored
 from pipeline.recall.request import Request
 from pipeline.store.search.keyword_search import idf
 from pipeline.text.excerpt import Wanted
-from schemas.evidence import EvidenceLevel
+from schemas.memories import EvidenceLevel
 
 By = Literal["both", "words", "meaning"]
 """What a question is judged by: its words and its meaning, unless there is only one of these."""

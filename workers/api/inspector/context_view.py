@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from schemas import evidence
 from schemas.context import Context, Explanation, Hit
 from schemas.listing import ChatSummary, SessionSpan
+from schemas.memories import certainty
 from workers.api.inspector.pages import ASSETS, TEMPLATES
 
 # One for each part of a message's score, as in the style sheet.
@@ -46,7 +46,7 @@ def view(
         "context": context,
         "why": why,
         "question": question,
-        "judged": evidence.in_words(context.evidence, context.evidence_probability),
+        "judged": certainty(context.evidence, context.evidence_probability),
         "zone": chat.time_zone,
         "colours": {name: f"c{n % COLOURS}" for n, name in enumerate(names)},
         "hits": [

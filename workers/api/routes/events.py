@@ -20,7 +20,7 @@ from pipeline.ingest.accept import MessageLimits
 from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.platforms import webhooks
 from pipeline.platforms import webhooks as platform_events
-from pipeline.platforms.records import OTHER_CHAT, Account, Broken, Event, Record, Skipped, Unread
+from pipeline.platforms.records import OTHER_CHAT, BotAccount, Broken, Event, Record, Skipped, Unread
 from pipeline.store import api_keys
 from pipeline.store.api_keys import SecretSource
 from schemas.bots import MAX_NAMED, EventsReceipt
@@ -218,7 +218,7 @@ def _readable(platform: str, value: Any) -> list[Event]:
     """Return a platform's events. Raises `InvalidInput` if none can be read."""
     events = platform_events.parse_events(platform, value)
     broken = [event for event in events if isinstance(event, Broken)]
-    if broken and all(isinstance(event, Account | Broken | ChatIn) for event in events):
+    if broken and all(isinstance(event, BotAccount | Broken | ChatIn) for event in events):
         reason = "; ".join(f"{event.where}: {event.reason}" for event in broken[:MAX_NAMED])
         raise InvalidInput(reason, field=broken[0].where)
     return events
@@ -234,7 +234,7 @@ def _only_of(chats: Collection[str] | None, events: Iterable[Event]) -> Iterator
 
 
 async def _with_accounts(api: ApiState, caller: Caller, events: list[Event]) -> list[Event]:
-    if not any(isinstance(event, Account) for event in events):
+    if not any(isinstance(event, BotAccount) for event in events):
         return events
     return await run_in_threadpool(with_accounts, api.database, caller.key.tenant, events)
 
