@@ -28,8 +28,8 @@ from pipeline.ingest import languages, place
 from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Handler, Outcome, Policy
-from pipeline.llm.budget import load_prices
 from pipeline.llm.gateway import Gateway
+from pipeline.llm.ledger import load_prices
 from pipeline.memories import learn
 from pipeline.memories.learn import Learning
 from pipeline.operations import backfill, daily_digests

@@ -240,7 +240,7 @@ def _as_dict(run: Backfill) -> dict[str, Any]:
 def _estimate(opened: Opened, request: BackfillRequest, current: Current) -> costs.Estimate | None:
     """Estimate what summaries, learning or vectors take; None: of others that is not known."""
     from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
-    from pipeline.llm.budget import load_prices
+    from pipeline.llm.ledger import load_prices
     from pipeline.llm.limits import Limits
     from pipeline.operations import backfill, costs
     from pipeline.operations.backfill_kinds import KINDS

@@ -244,7 +244,7 @@ def cost(
     everything else is of one tenant. A call that has failed costs nothing as far as is known here; an answer that was
     kept from a worker that died is **reused**, without a call. Calls are kept for **BACKSCROLL_LLM_CALLS_DAYS**.
     """
-    from pipeline.llm.budget import Budget
+    from pipeline.llm.ledger import Budget
     from pipeline.operations import costs
 
     with call.opened(judges=True) as (settings, database):

@@ -22,8 +22,7 @@ from pipeline.enrich import embed_texts
 from pipeline.enrich.embed_texts import OwnedText, embed_all
 from pipeline.jobs import failures, runner
 from pipeline.llm import ledger
-from pipeline.llm.budget import Prices, load_prices
-from pipeline.llm.ledger import EmbeddingCall
+from pipeline.llm.ledger import EmbeddingCall, Prices, load_prices
 from pipeline.store import vector_spaces, vectors
 from pipeline.store.connections.database import Database
 from pipeline.store.connections.transactions import batched

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from pipeline.clients.protocols import ChatModel, Completion, Prompt
 from pipeline.llm import ledger, limits
-from pipeline.llm.budget import Budget, Prices, load_prices
+from pipeline.llm.ledger import Budget, Prices, load_prices
 from pipeline.llm.limits import Limits, Ticket
 from pipeline.store import llm_calls
 from pipeline.store.connections.database import Database

@@ -1,25 +1,120 @@
-"""The kinds of backfills: the tables each reads, when a row lacks derived data, and how that is made again."""
+"""The kinds of backfills: the tables each reads, when a row lacks derived data, and how that is made again.
+
+Credentials are masked in what is already stored; what was derived from it is made again, as after an edit.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
+from uuid import UUID
 
 from sqlalchemy import Connection, Row
 
+from pipeline.erasure import derived, edits
 from pipeline.ingest import session_ranges
 from pipeline.ingest.sessionize import SessionPolicy
-from pipeline.memories import mask_stored
+from pipeline.memories import documents
+from pipeline.platforms import identity
 from pipeline.recall import query_log
 from pipeline.store import vectors
+from pipeline.store.chats import chats
+from pipeline.store.erasure import suppression, written
 from pipeline.store.erasure.written import TEXTS
 from pipeline.store.jobs import jobs
 from pipeline.store.jobs.jobs import NewJob
+from pipeline.store.memories import entity_graph, memory_rows
+from pipeline.store.memories.memory_rows import Owner
+from pipeline.store.messages import edits as messages
+from pipeline.store.operations import counters
 from pipeline.store.sessions import session_rows
+from pipeline.text import truncate
+from pipeline.text.duplicates import fingerprint
+from pipeline.text.tokens import estimate as estimate_tokens
 from schemas.backfills import Backfill
 from schemas.errors import InvalidInput
 from schemas.facts import RULES
+from schemas.masking import masked, masked_json
+from schemas.messages import MAX_CONTENT_BYTES
 from schemas.sessions import EXTRACTIVE
 from schemas.settings import Settings
+
+
+def _needs_mask(texts: Any) -> bool:
+    return bool(masked_json(texts) != texts)
+
+
+def _mask(
+    connection: Connection, tenant_id: str, key: str, chat_id: str | None, policy: SessionPolicy
+) -> None:
+    """Mask the texts of one row, by the kind and the id in `key` (see `written.TEXTS`), in the caller's transaction."""
+    kind, _, position = key.partition(":")
+    suppression.lock(connection, tenant_id, chat_id)
+    # locked before its messages and sessions, as by everything that changes them
+    chat = None if chat_id is None else chats.lock_exclusively(connection, chat_id)
+    row = written.locked(connection, kind, position)
+    if row is None or not _needs_mask(row.texts):
+        return
+    counters.add(connection, tenant_id, {"texts_masked": 1})
+    new = masked_json(row.texts)
+    if kind == "message" and chat is not None:
+        _mask_message(connection, tenant_id, chat, row, new, policy)
+    elif kind == "memory":
+        _mask_memory(connection, tenant_id, row, new)
+    else:
+        written.replace(connection, kind, position, new)
+    if kind == "session":
+        vectors.drop_sessions(connection, [row.id])
+        jobs.enqueue(connection, tenant_id, "embed", [key], lane=row.chat_id)
+
+
+def _mask_message(
+    connection: Connection,
+    tenant_id: str,
+    chat: chats.Chat,
+    row: Row[Any],
+    new: list[Any],
+    policy: SessionPolicy,
+) -> None:
+    before = messages.find(connection, chat.chat_id, row.external_id)
+    new[0], _ = truncate.within_bytes(new[0], MAX_CONTENT_BYTES)
+    more: dict[str, Any] = {"token_count": estimate_tokens(new[0]), "revision": row.revision + 1}
+    if identity.is_hash(row.external_id) and new[0] != row.content:
+        more["external_id"] = identity.keyed(row.external_id, suppression.ensure_key(connection, tenant_id))
+    written.replace(connection, "message", str(row.id), new, **more)
+    after = messages.find(connection, chat.chat_id, more.get("external_id", row.external_id))
+    if before is not None and after is not None and new[0] != row.content:
+        measured = edits.Measured(new[0], after.token_count, after.lexemes)
+        edits.redo(connection, tenant_id, chat, before, measured, policy)
+
+
+def _mask_memory(connection: Connection, tenant_id: str, row: Row[Any], new: list[Any]) -> None:
+    content, metadata = _masked_content(row, new)
+    if row.document_id is not None:
+        digest = documents.digest(row.chunk_index, content)
+    else:
+        digest = fingerprint(content, row.learned_in)
+        owner = Owner(row.scope, row.session_id, row.user_id, row.agent_id)
+        if memory_rows.twin(connection, row.id, owner, digest) is not None:
+            # two that differed in what is masked
+            digest = derived.hash_of_its_own(row.id, content)
+    values = [content, metadata, *new[2:]]
+    written.replace(connection, "memory", str(row.id), values, content_hash=f"\\x{digest.hex()}")
+    memory_rows.drop_vectors(connection, row.id)
+    if row.document_id is None:
+        entity_graph.drop(connection, row.id)
+    derived.remove_answers(connection, tenant_id, [UUID(str(row.id))])
+    jobs.enqueue(connection, tenant_id, "embed", [f"memory:{row.id}"], lane=row.learned_in or "")
+
+
+def _masked_content(row: Row[Any], new: list[Any]) -> tuple[str, Any]:
+    """Return a memory's masked words and metadata, which say where the question of a remembered answer ends."""
+    content, metadata = new[0], new[1]
+    if row.type == "qa_turn" and "question_chars" in metadata:
+        end = metadata["question_chars"]
+        question = masked(row.content[:end])
+        content, metadata = question + masked(row.content[end:]), metadata | {"question_chars": len(question)}
+    return truncate.within_bytes(content, MAX_CONTENT_BYTES)[0], metadata
+
 
 Rows = Mapping[str, str | None]
 """The chats of rows, by job key."""
@@ -188,13 +283,13 @@ class _Secrets(BackfillKind):
         return {}
 
     def is_missing(self, row: Row[Any]) -> bool:
-        return mask_stored.masks(row.texts)
+        return _needs_mask(row.texts)
 
     def redo(
         self, connection: Connection, tenant: str, backfill: Backfill, rows: Rows, rules: SessionPolicy
     ) -> None:
         for key, chat_id in rows.items():
-            mask_stored.mask(connection, tenant, key, chat_id, rules)
+            _mask(connection, tenant, key, chat_id, rules)
 
 
 KINDS: dict[str, BackfillKind] = {

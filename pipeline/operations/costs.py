@@ -8,7 +8,7 @@ from typing import Literal
 from sqlalchemy import Connection
 
 from pipeline.clients import http_embedder
-from pipeline.llm.budget import Budget, Prices
+from pipeline.llm.ledger import Budget, Prices
 from pipeline.llm.limits import Limits
 from pipeline.store import llm_calls
 from pipeline.store.connections.database import Database

@@ -31,7 +31,6 @@ from pipeline.platforms.records import (
     Skipped,
 )
 from pipeline.platforms.shapes import ExportFormat, FilePlace, Shape
-from pipeline.platforms.whatsapp import whatsapp_time
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn
 
@@ -197,7 +196,7 @@ def parse_history(lines: Iterable[str], options: ImportOptions) -> Iterator[Pars
     days = [start for line in head if _form(line) == form and (start := dates.start_of(line))]
     order = options.date_order or ("ymd" if not days else dates.order_of(days))
     if order is None:
-        yield Ambiguous(examples=tuple(whatsapp_time.examples(days)))
+        yield Ambiguous(examples=tuple(dates.examples(days)))
         return
     chat_id = fields.with_platform("line", options.chat_id or named)
     reader = jsonlines.Reader(replace(options, chat_id=None))
@@ -225,7 +224,7 @@ def _entries(
     """Yield place, local time, sender and text of messages; others are noted. Lines after one go on with it."""
     day = None
 
-    def dated(line: str) -> whatsapp_time.Start | None:
+    def dated(line: str) -> dates.Start | None:
         return dates.start_of(line) if _form(line) == form else None
 
     for number, line, more in fields.joined(lines, lambda line: _MESSAGE.fullmatch(line) or dated(line)):

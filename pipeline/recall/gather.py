@@ -18,7 +18,7 @@ from pipeline.recall.find.retrieved_sessions import (
     load_sessions,
 )
 from pipeline.recall.narrowing import Narrowing, narrow
-from pipeline.recall.rank import rank, rerank
+from pipeline.recall.rank import rank
 from pipeline.recall.rank.rank import Scored, ranking_of, terms_by_session
 from pipeline.recall.relevance import By, Evidence, evidence_of, judged_by
 from pipeline.recall.request import Request, Stopwatch
@@ -134,7 +134,7 @@ def _search(connection: Connection, request: Request, stopwatch: Stopwatch) -> R
 
 def _reranked(request: Request, results: Ranked, reranker: Reranker, stopwatch: Stopwatch) -> Ranked:
     """Rerank the best messages by a cross-encoder; if it fails, keep their order and say so in `degraded`."""
-    best = [hit.candidate.message.content for hit in results.ranked[: rerank.MAX_RERANKED]]
+    best = [hit.candidate.message.content for hit in results.ranked[: rank.MAX_RERANKED]]
     if not best:
         return results
     with stopwatch.timed("reranker"):
@@ -142,7 +142,7 @@ def _reranked(request: Request, results: Ranked, reranker: Reranker, stopwatch: 
             scores = reranker.scores(request.question.text, best)
         except (ProviderUnavailable, ProviderRejected) as error:
             return replace(results, degraded=(f"reranker: {error}: ranked without",))
-        return replace(results, ranked=rerank.add_reranker_scores(results.ranked, scores))
+        return replace(results, ranked=rank.add_reranker_scores(results.ranked, scores))
 
 
 def _reordered(connection: Connection, request: Request, results: Ranked, stopwatch: Stopwatch) -> Ranked:
@@ -163,14 +163,12 @@ def _reordered(connection: Connection, request: Request, results: Ranked, stopwa
         if parameters.is_blended and results.retrieved is not None:
             words = results.retrieved.statistics.document_frequency.keys()
             sessions = _blended(sessions, ranked, words, now)
-            ranked = rerank.blended(ranked, len(words), now)
+            ranked = rank.blended(ranked, len(words), now)
         if parameters.daily_decay < 1:
-            ranked = rerank.faded(ranked, now, parameters.daily_decay)
+            ranked = rank.faded(ranked, now, parameters.daily_decay)
         if parameters.mmr_lambda < 1:
             before = {hit.candidate.id for hit in ranked[: parameters.messages]}
-            ranked = rerank.diverse(
-                ranked, parameters.mmr_lambda, _similarity_of(connection, request, ranked)
-            )
+            ranked = rank.diverse(ranked, parameters.mmr_lambda, _similarity_of(connection, request, ranked))
             passed_over = frozenset(before - {hit.candidate.id for hit in ranked[: parameters.messages]})
     return replace(results, ranked=ranked, sessions=sessions, passed_over=passed_over)
 
@@ -184,8 +182,8 @@ def _blended(
     blended = []
     for session in sessions:
         overlap = len(words & terms.get(session.id, set())) / max(len(words), 1)
-        parts = rerank.blend_parts(
-            {"ranking": session.score}, best, now - session.ended_at, overlap, rerank.SESSION_FACTOR
+        parts = rank.blend_parts(
+            {"ranking": session.score}, best, now - session.ended_at, overlap, rank.SESSION_FACTOR
         )
         blended.append(replace(session, score=sum(parts.values()), components=parts))
     return sorted(blended, key=lambda session: (-session.score, -session.ended_at.timestamp(), -session.id))
@@ -201,7 +199,7 @@ def _similarity_of(
     scale = Calibration(slope=1.0, height=0.0)
     if request.embedded:
         scale = request.embedded[0].documents or scale
-        best = [hit.candidate.id for hit in ranked[: rerank.MMR_TOP]]
+        best = [hit.candidate.id for hit in ranked[: rank.MMR_TOP]]
         stored = vectors.of_messages(connection, request.embedded[0], best)
 
     def alike(one: Candidate, other: Candidate) -> float:
@@ -209,6 +207,6 @@ def _similarity_of(
             return max(
                 0.0, scale.height + scale.slope * float(sum(map(mul, stored[one.id], stored[other.id])))
             )
-        return rerank.overlap(one, other)
+        return rank.overlap(one, other)
 
     return alike

@@ -49,7 +49,7 @@ class Parameters:
     organization_memories: int = MAX_COUNT
     # user memories of less importance are left out
     min_importance: float = 0.5
-    # ranked by the blend of `pipeline.recall.rank.rerank`
+    # ranked by the blend of `pipeline.recall.rank.rank`
     is_blended: bool = False
 
 

@@ -11,7 +11,7 @@ from pipeline.clients.factory import make_reranker
 from pipeline.clients.protocols import Reranker
 from pipeline.clients.rerankers import CrossEncoderReranker
 from pipeline.recall import build_context
-from pipeline.recall.rank import rerank
+from pipeline.recall.rank import rank
 from pipeline.store.connections.database import Database
 from schemas.context import Context
 from schemas.errors import ProviderUnavailable
@@ -52,7 +52,7 @@ def test_what_it_prefers_comes_first_and_shows_by_how_much(database: Database, s
     found = ask(database, settings, Prefers("half a day")).explain
     assert found is not None
     assert "half a day" in found.messages[0].preview
-    assert found.messages[0].components["reranker"] == rerank.RERANKER_WEIGHT
+    assert found.messages[0].components["reranker"] == rank.RERANKER_WEIGHT
     assert sum(found.messages[0].components.values()) == pytest.approx(found.messages[0].score, abs=1e-4)
 
 
@@ -72,7 +72,7 @@ def test_without_its_answer_the_ranking_stays(database: Database, settings: Sett
 
 def test_none_falls_behind_what_was_not_read() -> None:
     hits = [aged(n, 3.0 - n / 10) for n in range(6)]
-    found = rerank.add_reranker_scores(hits, [0.0, 0.5, 1.0])
+    found = rank.add_reranker_scores(hits, [0.0, 0.5, 1.0])
     assert [each.candidate.id for each in found] == [2, 1, 0, 3, 4, 5]
     assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
 

@@ -13,7 +13,7 @@ from pipeline.erasure import edits
 from pipeline.jobs import runner
 from pipeline.jobs.dead_letters import JobFilter, listing
 from pipeline.jobs.runner import Outcome
-from pipeline.llm.budget import Price, Prices
+from pipeline.llm.ledger import Price, Prices
 from pipeline.store import vectors
 from pipeline.store.connections.database import Database
 from pipeline.store.search import vector_search

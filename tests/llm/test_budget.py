@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.clients.protocols import Completion
-from pipeline.llm.budget import Budget, load_prices
 from pipeline.llm.gateway import Gateway, ModelCall
+from pipeline.llm.ledger import Budget, load_prices
 from pipeline.store.connections.database import Database
 from schemas.errors import BudgetSpent, ProviderRejected, SettingsError
 from schemas.settings import Settings

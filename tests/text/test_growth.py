@@ -18,8 +18,8 @@ from pipeline.enrich.protocols import People
 from pipeline.enrich.summaries import extractive
 from pipeline.enrich.summaries.prompts import InvalidAnswer
 from pipeline.memories import entities
-from pipeline.platforms import slack_export
-from pipeline.platforms.whatsapp import whatsapp_text, whatsapp_time
+from pipeline.platforms import dates, slack_export
+from pipeline.platforms.whatsapp import whatsapp_text
 from pipeline.recall.question import conversation, event_mentions, names, parse
 from pipeline.text import exact_match, excerpt, fencing, sentences, tokens, truncate
 from pipeline.text.calendars import spans
@@ -70,7 +70,7 @@ def read_export(text: str) -> None:
     for iphone in (True, False):
         whatsapp_text.read_text(text, iphone=iphone)
     for start in (text, f"[{text}"):
-        whatsapp_time.read_start(start)
+        dates.read_start(start)
 
 
 def read_question(text: str, language: str) -> None:

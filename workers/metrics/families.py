@@ -13,7 +13,7 @@ from prometheus_client.core import (
 )
 
 from pipeline.ingest import accept
-from pipeline.llm.budget import Budget
+from pipeline.llm.ledger import Budget
 from pipeline.operations.deployment import FLAGS
 from pipeline.operations.doctor.facts import Finding, Severity
 from pipeline.operations.status import Figures

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import ValidationError
 
-from pipeline.platforms import fields
+from pipeline.platforms import dates, fields
 from pipeline.platforms.identity import ImportIds, Positions
 from pipeline.platforms.records import (
     NO_TEXT,
@@ -32,7 +32,7 @@ from pipeline.platforms.records import (
     Times,
 )
 from pipeline.platforms.shapes import ExportFormat, Shape
-from pipeline.platforms.whatsapp import whatsapp_text, whatsapp_time
+from pipeline.platforms.whatsapp import whatsapp_text
 from pipeline.platforms.whatsapp.whatsapp_text import number_id, sender_id
 from schemas.messages import MAX_CONTENT_BYTES, ChatIn, ChatKind
 
@@ -89,7 +89,7 @@ def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
         yield Broken(where="the chat", reason=fields.sentence(error))
         return
     if beginning.order is None:
-        yield Ambiguous(examples=tuple(whatsapp_time.examples(beginning.starts)))
+        yield Ambiguous(examples=tuple(dates.examples(beginning.starts)))
         return
     zone = chat.time_zone
     yield chat
@@ -124,8 +124,8 @@ class _Beginning:
 
     # all of the source's, those that have been read among them
     lines: Iterable[str]
-    styles: list[whatsapp_time.Style]
-    starts: list[whatsapp_time.Start]
+    styles: list[dates.Style]
+    starts: list[dates.Start]
     # None: the dates allow two readings
     order: DateOrder | None
 
@@ -139,26 +139,26 @@ def _read_beginning(lines: Iterator[str], chosen: DateOrder | None) -> _Beginnin
         if chars >= _HEAD_CHARS:
             break
     while True:
-        read = [start for start in map(whatsapp_time.read_start, head) if start is not None]
+        read = [start for start in map(dates.read_start, head) if start is not None]
         styles = [style for style, _ in Counter(start.style for start in read).most_common(1)]
         starts = [start for start in read if start.style in styles]
-        order = chosen or (whatsapp_time.guess_order(starts) if starts else "dmy")
+        order = chosen or (dates.guess_order(starts) if starts else "dmy")
         more = [] if order else list(islice(lines, len(head)))
         if not more:
             return _Beginning(
                 lines=chain(head, lines),
-                styles=styles or list(get_args(whatsapp_time.Style)),
+                styles=styles or list(get_args(dates.Style)),
                 starts=starts,
                 order=order,
             )
         head += more
 
 
-def _times(starts: list[whatsapp_time.Start], order: DateOrder, zone: str | None) -> str:
+def _times(starts: list[dates.Start], order: DateOrder, zone: str | None) -> str:
     first = {"dmy": "day first", "mdy": "month first", "ymd": "year first"}[order]
     for start in starts:
         try:
-            day = whatsapp_time.local_time(start, order)
+            day = dates.local_time(start, order)
         except ValueError:
             continue
         return f"read by the clock of {zone or 'UTC'}, dates {first} ({start.written} is {day:%-d %B %Y, %A})"
@@ -175,8 +175,8 @@ def _kind(title: str, senders: Mapping[str, str]) -> ChatKind | None:
 def _read(beginning: _Beginning, reader: "_WhatsAppReader") -> Iterator[Parsed]:
     """Yield what is read of each message: a line that does not begin with a date goes on with the one before it."""
 
-    def start_of(line: str) -> whatsapp_time.Start | None:
-        return whatsapp_time.read_start(line, beginning.styles)
+    def start_of(line: str) -> dates.Start | None:
+        return dates.read_start(line, beginning.styles)
 
     lines = (line.rstrip("\r\n") for line in beginning.lines)
     for number, line, more in fields.joined(lines, start_of, leading=True):
@@ -209,9 +209,9 @@ class _WhatsAppReader:
         self._positions = Positions()
         self._latest: datetime | None = None
 
-    def read(self, where: str, start: whatsapp_time.Start, more: list[str]) -> Parsed:
+    def read(self, where: str, start: dates.Start, more: list[str]) -> Parsed:
         try:
-            local = whatsapp_time.local_time(start, self._order)
+            local = dates.local_time(start, self._order)
         except ValueError as error:
             return Broken(
                 where=where,
@@ -227,19 +227,19 @@ class _WhatsAppReader:
             return Skipped(where=where, reason=body.counted or NO_TEXT)
         return self._message(where, sender, local, self._other_times(start), body)
 
-    def _other_times(self, start: whatsapp_time.Start) -> list[str]:
+    def _other_times(self, start: dates.Start) -> list[str]:
         """Return the local times by the other orders of a date."""
         times = []
         for order in get_args(DateOrder):
             if order != self._order:
                 with suppress(ValueError):
-                    times.append(whatsapp_time.local_time(start, order).isoformat())
+                    times.append(dates.local_time(start, order).isoformat())
         return times
 
     def _message(
         self, where: str, sender: str, local: datetime, other_times: list[str], body: whatsapp_text.Content
     ) -> Parsed:
-        sent_at = whatsapp_time.instant(local, self._zone, self._latest)
+        sent_at = dates.instant(local, self._zone, self._latest)
         identity = sender_id(self._chat.chat_id, sender)
         # With and without media the same picture has two placeholders; only that there was one is hashed.
         text = f"[media] {body.text}" if body.media else body.text
@@ -272,7 +272,7 @@ _BRACKET_WITHOUT_SECONDS = re.compile(r"\W*\[(?!.{0,40}\d[:.]\d\d[:.]\d\d)")
 
 def _begins(line: str) -> bool:
     # in brackets WhatsApp writes seconds, others do not
-    return whatsapp_time.read_start(line) is not None and not _BRACKET_WITHOUT_SECONDS.match(line[:80])
+    return dates.read_start(line) is not None and not _BRACKET_WITHOUT_SECONDS.match(line[:80])
 
 
 FORMAT = ExportFormat(name="whatsapp", of_lines=parse, loose=True, looks=(Shape(lines=_begins, share=0),))

@@ -10,7 +10,7 @@ from pipeline.recall import narrowing
 from pipeline.recall.choose.lines import display_name
 from pipeline.recall.gather import Ranked
 from pipeline.recall.profiles import OTHER_QUERY_WEIGHT, Parameters
-from pipeline.recall.rank import features, rank, rerank
+from pipeline.recall.rank import features, rank
 from pipeline.recall.rank.rank import Scored
 from pipeline.recall.request import Request
 from pipeline.store.search import keyword_search
@@ -94,7 +94,7 @@ CONSTANTS = {
     "date_half_length_days": features.DATE_HALF_LENGTH_DAYS,
     "second": rank.SECOND_HIT_SHARE,
     "other_query": OTHER_QUERY_WEIGHT,
-    "reranker": rerank.RERANKER_WEIGHT,
+    "reranker": rank.RERANKER_WEIGHT,
 }
 """The constants of ranking that no request changes, for explanations."""
 
@@ -173,11 +173,11 @@ def _of_profile(parameters: Parameters, results: Ranked) -> dict[str, float]:
     constants: dict[str, float] = {}
     if parameters.is_blended:
         names = ("blend_ranking", "blend_recency", "blend_overlap")
-        constants |= dict(zip(names, rerank.BLEND_SHARES, strict=True))
-        constants["blend_half_life_hours"] = rerank.BLEND_HALF_LIFE / timedelta(hours=1)
-        constants["blend_session"] = rerank.SESSION_FACTOR
+        constants |= dict(zip(names, rank.BLEND_SHARES, strict=True))
+        constants["blend_half_life_hours"] = rank.BLEND_HALF_LIFE / timedelta(hours=1)
+        constants["blend_session"] = rank.SESSION_FACTOR
     if parameters.daily_decay < 1:
-        constants["fading"] = rerank.FADING_SHARE
+        constants["fading"] = rank.FADING_SHARE
     if results.narrowing is not None:
         constants["best_message"] = narrowing.MESSAGE_WEIGHT
     return constants

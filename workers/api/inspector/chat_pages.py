@@ -13,7 +13,7 @@ from pipeline.people import identities
 from pipeline.store import vector_spaces, vectors
 from pipeline.store.chats import chat_moves, chats
 from pipeline.store.messages import edits, message_rows
-from pipeline.store.operations import inspection
+from pipeline.store.operations import stats
 from pipeline.store.sessions import session_rows
 from schemas.errors import NotFound
 from schemas.listing import ChatFilter, SessionFilter
@@ -108,10 +108,10 @@ def get_session(
                 for space in (vector_spaces.listing(connection) if vectors.exist(connection) else [])
                 if space.status != "retired"
             ],
-            having=inspection.spaces_of(connection, ids),
-            summary_spaces=inspection.spaces_of_session(connection, session.id),
-            jobs=inspection.jobs_of(connection, JOBS, keys),
-            memories=inspection.memories_of_session(connection, session.id, MEMORIES),
+            having=stats.spaces_of(connection, ids),
+            summary_spaces=stats.spaces_of_session(connection, session.id),
+            jobs=stats.jobs_of(connection, JOBS, keys),
+            memories=stats.memories_of_session(connection, session.id, MEMORIES),
         )
 
 
@@ -119,7 +119,7 @@ def get_session(
 def get_message(request: Request, api: Api, tenant: Tenant, message_id: RowId) -> Response:
     """Go to the session of a message, at the message."""
     with api.database.tenant(tenant) as connection:
-        session_id = inspection.session_of(connection, message_id)
+        session_id = stats.session_of(connection, message_id)
     if session_id is None:
         raise NotFound(f"message {message_id} is in no session: it waits for its place, or was deleted")
     return go_to(f"sessions/{session_id}?at={message_id}#message-{message_id}")
@@ -139,7 +139,7 @@ def get_by_external_id(request: Request, api: Api, tenant: Tenant, chat_id: Id, 
 def get_memory(request: Request, api: Api, tenant: Tenant, memory_id: UUID) -> Response:
     """Go to the person that a memory is about, or else to its session."""
     with api.database.tenant(tenant) as connection:
-        owner = inspection.owner_of_memory(connection, str(memory_id))
+        owner = stats.owner_of_memory(connection, str(memory_id))
     if owner is not None and owner.user_id is not None:
         user = quote(owner.user_id, safe="")
         return go_to(f"people/{user}#memory-{memory_id}")
@@ -159,7 +159,7 @@ people_router = APIRouter(prefix="/inspect/people", route_class=PageRoute, inclu
 def get_people(request: Request, api: Api, tenant: Tenant, after: IdOrEmpty = "") -> Response:
     """List the people who have memories."""
     with api.database.tenant(tenant) as connection:
-        rows = inspection.people(connection, after, ROWS)
+        rows = stats.people(connection, after, ROWS)
     return page(request, "people", rows=rows, full=len(rows) == ROWS)
 
 

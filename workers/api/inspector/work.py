@@ -9,7 +9,7 @@ from pydantic import Field
 from pipeline.ingest import accept
 from pipeline.jobs import dead_letters
 from pipeline.jobs.dead_letters import JobFilter, ListedJob
-from pipeline.llm.budget import Budget
+from pipeline.llm.ledger import Budget
 from pipeline.operations import backfill, costs, lookup, status
 from pipeline.operations.backfill_kinds import Current
 from pipeline.operations.deployment import Deployment
