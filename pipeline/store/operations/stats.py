@@ -1,4 +1,4 @@
-"""SQL of figures over everything (counts, lags, dead letters, progress, running processes) and of the inspector's pages.
+"""SQL of figures over everything (counts, lags, progress, running processes), and of the inspector's pages.
 
 Every statement of a page reads what that shows, by an index.
 """
