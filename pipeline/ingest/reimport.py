@@ -186,49 +186,39 @@ def move(
 
     Their sessions are summarized again after `settle`. Raises `Retryable`; the call may be repeated.
     """
-    return sum(
-        persistently(partial(_move, database, tenant_id, chat_id, batch, policy, settle))
-        for batch in batched(moves, MOVES_AT_ONCE)
-    )
 
+    def move_some(batch: Sequence[Move]) -> int:
+        with database.tenant(tenant_id) as connection:
+            suppression_list.lock(connection, tenant_id, chat_id)
+            chat = chats.lock_exclusively(connection, chat_id)
+            held = store.lock_messages(connection, chat_id, [move.id for move in batch]) if chat else []
+            if chat is None or not held:
+                return 0
+            there = {message.id: message for message in held}
+            present = [move for move in batch if move.id in there]
+            placed = [message for message in held if message.placed]
+            places = sorted({(message.session_key, message.sent_at) for message in placed})
+            touched = edits.sessions_at(connection, chat_id, places)
+            closes = [
+                (there[move.id].session_key, there[move.id].sent_at)
+                for move in present
+                if move.message.closes_session and is_named(there[move.id].session_key)
+            ]
+            if closes:
+                store.drop_closes(connection, chat_id, closes)
+            store.redate(
+                connection,
+                chat_id,
+                [(m.id, m.message.external_id, m.message.position, m.message.sent_at) for m in present],
+            )
+            _place(connection, tenant_id, chat, placed, touched, policy)
+            chats.settle(connection, chat_id, settle)
+            session_ranges.close_sessions(
+                connection, tenant_id, chat_id, policy.for_chat(chat), priority=jobs.LATER
+            )
+        return len(present)
 
-def _move(
-    database: Database,
-    tenant_id: str,
-    chat_id: str,
-    moves: Sequence[Move],
-    policy: SessionPolicy,
-    settle: timedelta,
-) -> int:
-    with database.tenant(tenant_id) as connection:
-        suppression_list.lock(connection, tenant_id, chat_id)
-        chat = chats.lock_exclusively(connection, chat_id)
-        held = store.lock_messages(connection, chat_id, [move.id for move in moves]) if chat else []
-        if chat is None or not held:
-            return 0
-        there = {message.id: message for message in held}
-        moves = [move for move in moves if move.id in there]
-        placed = [message for message in held if message.placed]
-        places = sorted({(message.session_key, message.sent_at) for message in placed})
-        touched = edits.sessions_at(connection, chat_id, places)
-        closes = [
-            (there[move.id].session_key, there[move.id].sent_at)
-            for move in moves
-            if move.message.closes_session and is_named(there[move.id].session_key)
-        ]
-        if closes:
-            store.drop_closes(connection, chat_id, closes)
-        store.redate(
-            connection,
-            chat_id,
-            [(m.id, m.message.external_id, m.message.position, m.message.sent_at) for m in moves],
-        )
-        _place(connection, tenant_id, chat, placed, touched, policy)
-        chats.settle(connection, chat_id, settle)
-        session_ranges.close_sessions(
-            connection, tenant_id, chat_id, policy.for_chat(chat), priority=jobs.LATER
-        )
-    return len(moves)
+    return sum(persistently(partial(move_some, batch)) for batch in batched(moves, MOVES_AT_ONCE))
 
 
 def _place(

@@ -174,7 +174,7 @@ def _window(
         # what was waited for before says nothing about the rate
         cursor |= {"began": [chats.database_now(connection).timestamp(), done]}
         backfill_rows.advance(connection, backfill.id, cursor, 0, 0)
-    left = 1 if kind.at_once and not kind.reads_texts else request.batch_size
+    left = 1 if kind.at_once is not None and not kind.reads_texts else request.batch_size
     if request.limit is not None:
         left = min(left, request.limit - backfill.seen)
     rows = (
@@ -188,7 +188,7 @@ def _window(
     wanted = [
         n for n, row in enumerate(rows) if kind.is_missing(row) or (everything and not kind.reads_texts)
     ]
-    if kind.at_once and wanted:
+    if kind.at_once is not None and wanted:
         # up to the first one, so that no chat's lock is held for another
         rows, wanted = rows[: wanted[0] + 1], wanted[:1]
     chosen = {rows[n].key: rows[n].chat for n in wanted}
@@ -208,7 +208,7 @@ def _window(
     reached |= {"given_up": given_up}
     backfill_rows.advance(connection, backfill.id, reached, len(rows), len(chosen))
     _log_progress(connection, backfill, len(rows))
-    going_on = going_on and kind.at_once and next_at <= now
+    going_on = going_on and kind.at_once is not None and next_at <= now
     if going_on:
         jobs.keep(connection, claim)
     else:
@@ -254,7 +254,7 @@ def _end_source(
             connection, source, upto, raised_until=moment, missing_only=missing_only, **parameters
         )
         for source, upto in ended.items()
-        if upto is not None and not kind.at_once
+        if upto is not None and kind.at_once is None
     ]
     if any(pending for pending, _ in left):
         jobs.finish(connection, [claim], again_in=RECHECK_SECONDS)

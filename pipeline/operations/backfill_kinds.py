@@ -156,8 +156,9 @@ class Current:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
 class BackfillKind:
-    """A kind of backfill that enqueues a job of the same kind for each row."""
+    """A kind of backfill: what rows lack, and what makes that again, a job for each row or the window itself."""
 
     # the tables that it reads in turn: see `pipeline.store.jobs.backfill_rows.SOURCES`
     sources: tuple[str, ...]
@@ -166,26 +167,26 @@ class BackfillKind:
     # daily counters of the rows made and of the seconds that took
     measured: tuple[str, str] | None = None
     # whether every row must have its derived data at the end, or was given up
-    verified = False
-    # whether a window does its rows itself, one at a time, and leaves no jobs to wait for
-    at_once = False
+    verified: bool = False
     # whether only the texts of a row tell what is to be done, so that counting that reads all of them
-    reads_texts = False
+    reads_texts: bool = False
     # marks sessions as outdated so that they are done again; None: rows need no mark
     outdate: Callable[[Connection, list[int]], None] | None = None
-
-    def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
-        """Return the parameters of its sources' statements besides the filter. Raises `InvalidInput`."""
-        return {}
-
-    def is_missing(self, row: Row[Any]) -> bool:
-        """Tell whether a row of its sources lacks what it should have."""
-        return bool(row.missing)
+    # parameters of its sources' statements besides the filter; raises `InvalidInput`
+    parameters: Callable[[Connection, Current], dict[str, Any]] = lambda _connection, _current: {}
+    # whether a row of its sources lacks what it should have
+    is_missing: Callable[[Row[Any]], bool] = lambda row: bool(row.missing)
+    # what a window does with the tenant, key, chat and rules of a row, one at a time, and leaves no jobs to wait for
+    at_once: Callable[[Connection, str, str, str | None, SessionPolicy], object] | None = None
 
     def redo(
         self, connection: Connection, tenant: str, backfill: Backfill, rows: Rows, rules: SessionPolicy
     ) -> None:
-        """Enqueue jobs for these keys, each with its chat."""
+        """Do these rows, or enqueue jobs for their keys, each with its chat."""
+        if self.at_once is not None:
+            for key, chat in rows.items():
+                self.at_once(connection, tenant, key, chat, rules)
+            return
         if self.outdate is not None and not backfill.request.missing_only:
             self.outdate(connection, [int(key.removeprefix("session:")) for key in rows])
         trace_id = f"backfill:{backfill.id}"
@@ -196,108 +197,77 @@ class BackfillKind:
         jobs.enqueue_all(connection, tenant, new_jobs)
 
 
-class _Embed(BackfillKind):
-    sources = ("embed_sessions", "embed_messages", "embed_memories")
-    follows = "embed"
-    measured = ("embeddings_made", "embedding_seconds")
-    verified = True
-
-    def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
-        if not vectors.exist(connection):
-            raise InvalidInput(
-                "this Postgres has no pgvector, so there is nothing to embed into", field="kind"
-            )
-        return {"spaces": [space.id for space in vectors.written_spaces(connection)]}
+def _embed_parameters(connection: Connection, _current: Current) -> dict[str, Any]:
+    if not vectors.exist(connection):
+        raise InvalidInput("this Postgres has no pgvector, so there is nothing to embed into", field="kind")
+    return {"spaces": [space.id for space in vectors.written_spaces(connection)]}
 
 
-class _Summarize(BackfillKind):
-    sources = ("summarize",)
-    follows = "summarize"
-    measured = ("session_summaries_created", "session_summary_seconds")
-    outdate = staticmethod(session_rows.outdate_summaries)
+def _rollup_parameters(_connection: Connection, current: Current) -> dict[str, Any]:
+    if not current.rolls_up:
+        raise InvalidInput(
+            "weeks are summarized with BACKSCROLL_ROLLUPS_ENABLED and a language model only", field="kind"
+        )
+    return {"model_chats": sorted(current.summary_chats)}
 
-    def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
-        return {
+
+def _secrets_parameters(_connection: Connection, current: Current) -> dict[str, Any]:
+    if current.keeps_secrets:
+        raise InvalidInput("BACKSCROLL_SECRETS=keep: nothing is masked", field="kind")
+    return {}
+
+
+KINDS: dict[str, BackfillKind] = {
+    "embed": BackfillKind(
+        sources=("embed_sessions", "embed_messages", "embed_memories"),
+        follows="embed",
+        measured=("embeddings_made", "embedding_seconds"),
+        verified=True,
+        parameters=_embed_parameters,
+    ),
+    "summarize": BackfillKind(
+        sources=("summarize",),
+        follows="summarize",
+        measured=("session_summaries_created", "session_summary_seconds"),
+        outdate=session_rows.outdate_summaries,
+        parameters=lambda _, current: {
             "version": current.summary_version,
             "min_messages": current.min_messages,
             "by_model": current.summary_model != EXTRACTIVE,
             "model_chats": sorted(current.summary_chats),
-        }
-
-
-class _RollUp(BackfillKind):
-    sources = ("rollup",)
-    follows = "rollup"
-
-    def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
-        if not current.rolls_up:
-            raise InvalidInput(
-                "weeks are summarized with BACKSCROLL_ROLLUPS_ENABLED and a language model only", field="kind"
-            )
-        return {"model_chats": sorted(current.summary_chats)}
-
-
-class _Extract(BackfillKind):
-    sources = ("extract",)
-    follows = "extract"
-    measured = ("sessions_read_for_facts", "fact_seconds")
-    outdate = staticmethod(session_rows.outdate_facts)
-
-    def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
-        return {"by_model": current.learning_model != RULES, "model_chats": sorted(current.summary_chats)}
-
-
-class _Sessionize(BackfillKind):
-    sources = ("sessionize",)
-    follows = "summarize"
-    at_once = True
-
-    def redo(
-        self, connection: Connection, tenant: str, backfill: Backfill, rows: Rows, rules: SessionPolicy
-    ) -> None:
-        for chat_id in rows:
-            session_ranges.sessionize_anew(connection, tenant, chat_id, rules)
-
-
-class _Answers(BackfillKind):
-    sources = ("answers",)
-    follows = "embed"
-    at_once = True
-
-    def redo(
-        self, connection: Connection, tenant: str, backfill: Backfill, rows: Rows, rules: SessionPolicy
-    ) -> None:
-        for context_id in rows:
-            query_log.remember_reported(connection, tenant, context_id)
-
-
-class _Secrets(BackfillKind):
-    sources = tuple(f"secrets_{kind}" for kind in TEXTS)
-    follows = "summarize"
-    at_once = True
-    reads_texts = True
-
-    def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
-        if current.keeps_secrets:
-            raise InvalidInput("BACKSCROLL_SECRETS=keep: nothing is masked", field="kind")
-        return {}
-
-    def is_missing(self, row: Row[Any]) -> bool:
-        return _needs_mask(row.texts)
-
-    def redo(
-        self, connection: Connection, tenant: str, backfill: Backfill, rows: Rows, rules: SessionPolicy
-    ) -> None:
-        for key, chat_id in rows.items():
-            _mask(connection, tenant, key, chat_id, rules)
-
-
-KINDS: dict[str, BackfillKind] = {
-    "embed": _Embed(),
-    "summarize": _Summarize(),
-    "rollup": _RollUp(),
-    "extract": _Extract(),
-    "sessionize": _Sessionize(),
-    "answers": _Answers(),
-    "secrets": _Secrets(),
+        },
+    ),
+    "rollup": BackfillKind(sources=("rollup",), follows="rollup", parameters=_rollup_parameters),
+    "extract": BackfillKind(
+        sources=("extract",),
+        follows="extract",
+        measured=("sessions_read_for_facts", "fact_seconds"),
+        outdate=session_rows.outdate_facts,
+        parameters=lambda _, current: {
+            "by_model": current.learning_model != RULES,
+            "model_chats": sorted(current.summary_chats),
+        },
+    ),
+    "sessionize": BackfillKind(
+        sources=("sessionize",),
+        follows="summarize",
+        at_once=lambda connection, tenant, chat_id, _chat, rules: session_ranges.sessionize_anew(
+            connection, tenant, chat_id, rules
+        ),
+    ),
+    "answers": BackfillKind(
+        sources=("answers",),
+        follows="embed",
+        at_once=lambda connection, tenant, context_id, _chat, _rules: query_log.remember_reported(
+            connection, tenant, context_id
+        ),
+    ),
+    "secrets": BackfillKind(
+        sources=tuple(f"secrets_{kind}" for kind in TEXTS),
+        follows="summarize",
+        reads_texts=True,
+        parameters=_secrets_parameters,
+        is_missing=lambda row: _needs_mask(row.texts),
+        at_once=_mask,
+    ),
 }

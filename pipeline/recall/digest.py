@@ -21,7 +21,7 @@ from pipeline.enrich.summaries import extractive
 from pipeline.people import suppression
 from pipeline.people.suppression import Named
 from pipeline.recall.choose.lines import ChosenLine, Frame, Wording, clock, display_name, wording_of
-from pipeline.recall.find.retrieved_sessions import MAX_OVERVIEW_SESSIONS
+from pipeline.recall.find.retrieved import MAX_OVERVIEW_SESSIONS
 from pipeline.recall.pack.pack import pack
 from pipeline.recall.question import names
 from pipeline.recall.request import find_chat

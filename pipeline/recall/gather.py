@@ -9,13 +9,16 @@ from sqlalchemy import Connection
 
 from pipeline.clients.protocols import Reranker
 from pipeline.recall.find.candidates import Candidate, CandidateSet, retrieve
-from pipeline.recall.find.retrieved_memories import RetrievedMemory, find_linked, find_memories, memory_scope
-from pipeline.recall.find.retrieved_sessions import (
+from pipeline.recall.find.retrieved import (
+    RetrievedMemory,
     RetrievedSession,
     RetrievedWeek,
+    find_linked,
+    find_memories,
     find_weeks,
     load_overview,
     load_sessions,
+    memory_scope,
 )
 from pipeline.recall.narrowing import Narrowing, narrow
 from pipeline.recall.rank import rank

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Connection
 
 from pipeline.recall.find.candidates import narrowed_candidates
-from pipeline.recall.find.retrieved_sessions import RetrievedSession, load_sessions
+from pipeline.recall.find.retrieved import RetrievedSession, load_sessions
 from pipeline.recall.profiles import OTHER_QUERY_WEIGHT
 from pipeline.recall.rank.rank import Ranking, Scored, ranking_of
 from pipeline.recall.relevance import evidence_of

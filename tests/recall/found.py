@@ -9,8 +9,7 @@ from typing import Any
 
 from pipeline.recall.choose.lines import ChosenLine
 from pipeline.recall.find.candidates import Candidate, CandidateSet, Statistics
-from pipeline.recall.find.retrieved_memories import RetrievedMemory
-from pipeline.recall.find.retrieved_sessions import RetrievedSession
+from pipeline.recall.find.retrieved import RetrievedMemory, RetrievedSession
 from pipeline.recall.gather import Ranked
 from pipeline.recall.pack.pack import assemble
 from pipeline.recall.profiles import PROFILES

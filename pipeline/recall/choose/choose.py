@@ -8,7 +8,7 @@ from pipeline.recall import relevance
 from pipeline.recall.choose import known
 from pipeline.recall.choose.lines import ChosenLine, Frame, Style, Wording, display_name, head_of
 from pipeline.recall.choose.talk import PostedQuestion, Talk, choose_messages
-from pipeline.recall.find.retrieved_sessions import RetrievedSession, RetrievedWeek, sharing_topics
+from pipeline.recall.find.retrieved import RetrievedSession, RetrievedWeek, sharing_topics
 from pipeline.recall.gather import Ranked
 from pipeline.recall.profiles import Parameters
 from pipeline.recall.question.conversation import FOLLOWUP_WINDOW

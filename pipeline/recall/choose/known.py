@@ -8,7 +8,7 @@ from functools import cache
 
 from pipeline.recall import relevance
 from pipeline.recall.choose.lines import ChosenLine, Style, display_name
-from pipeline.recall.find.retrieved_memories import RetrievedMemory
+from pipeline.recall.find.retrieved import RetrievedMemory
 from pipeline.recall.profiles import Parameters
 from pipeline.recall.question.parse import Question
 from pipeline.recall.relevance import By
