@@ -1,7 +1,9 @@
 """Ask a language model for an answer in a given form, and once more if it cannot be used."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
+from zoneinfo import ZoneInfo
 
 import structlog
 from sqlalchemy import Connection
@@ -10,12 +12,30 @@ from pipeline.clients.protocols import Completion, Prompt
 from pipeline.enrich.protocols import SummarySource
 from pipeline.enrich.summaries import prompts
 from pipeline.enrich.summaries.prompts import InvalidAnswer
+from pipeline.jobs import runner
 from pipeline.llm.gateway import Gateway, ModelCall
 from pipeline.store import llm_calls
+from pipeline.store.chats.chats import Chat
+from pipeline.store.connections.database import Database
+from pipeline.store.jobs.jobs import Claim
 
 log = structlog.get_logger(__name__)
 
 Answer = TypeVar("Answer")
+
+
+def source_of(
+    database: Database, claim: Claim, chat_id: str, chat: Chat | None, lease_seconds: float
+) -> SummarySource:
+    """Return the source of a job's messages; before each call to a model its lease is renewed for so long."""
+    return SummarySource(
+        tenant_id=claim.tenant_id,
+        chat_id=chat_id,
+        language=chat.language if chat else "simple",
+        time_zone=ZoneInfo(chat.time_zone if chat else "UTC"),
+        claim=claim,
+        before_call=partial(runner.renew, database, claim, lease_seconds),
+    )
 
 
 class ModelCaller:

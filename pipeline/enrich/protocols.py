@@ -22,6 +22,8 @@ class SummarySource:
     chat_id: str = ""
     # the language of the chat's keyword search, such as `german`; `simple`: unknown
     language: str = "simple"
+    # of the chat, for dates
+    time_zone: tzinfo = UTC
     # the speakers and texts of the chat's messages before the session
     earlier: Sequence[tuple[str, str]] = ()
     # the job whose next attempt finds paid answers
@@ -45,10 +47,9 @@ class Summarizer(Protocol):
         messages: Sequence[Message],
         previous: Summary | None = None,
         *,
-        time_zone: tzinfo = UTC,
         source: SummarySource = NOWHERE,
     ) -> Summary:
-        """Summarize at least one message, in order of time; dates are those of the chat's `time_zone`.
+        """Summarize at least one message, in order of time; dates are those of the source's time zone.
 
         `previous` is the summary of the session's earlier messages, which the new one continues. Raises
         `ProviderUnavailable`, `BudgetSpent`, `ProviderFailed` (no usable answer) or `ProviderRejected`.
@@ -82,7 +83,6 @@ class FactExtractor(Protocol):
         *,
         people: People,
         known: Sequence[KnownFact] = (),
-        time_zone: tzinfo = UTC,
         source: SummarySource = NOWHERE,
         max_facts: int = 3,
     ) -> list[Fact]:

@@ -206,6 +206,24 @@ def fail(claim: Claim, error: Exception) -> str:
     return failures.reason_of(error)
 
 
+def do_each(claims: Sequence[Claim], do: Callable[[Claim], bool | None]) -> bool:
+    """Do claims one by one, and return whether any is true of one; one that gives None is passed over.
+
+    So is one that was overtaken (deleted, changed or joined meanwhile, or its lease expired), which is no failure.
+    """
+    found = False
+    for claim in claims:
+        try:
+            done = do(claim)
+        except LeaseLost:
+            log.info(f"{claim.kind}_overtaken", key=claim.key, trace_id=claim.trace_id)
+            done = None
+        if done is None:
+            pass_over(claim)
+        found |= bool(done)
+    return found
+
+
 def pass_over(claim: Claim) -> None:
     """Record that a claim needed no work or was put off, which is no failure."""
     claim.passed_over.append(None)

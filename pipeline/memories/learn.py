@@ -7,16 +7,15 @@ session, and the model is asked again later.
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from time import monotonic
 from typing import Any
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
 import structlog
 from sqlalchemy import Connection, Row
 
 from pipeline.enrich.facts.fact_model import LanguageModelExtractor
+from pipeline.enrich.model_calls import source_of
 from pipeline.enrich.protocols import FactExtractor, People, SummarySource
 from pipeline.jobs import runner
 from pipeline.memories.entities import entities_of
@@ -35,7 +34,7 @@ from pipeline.store.memories.learned import MemoryEvidence
 from pipeline.store.messages import message_rows
 from pipeline.store.operations import counters
 from pipeline.store.sessions import session_rows
-from schemas.errors import BudgetSpent, LeaseLost, ProviderFailed, ProviderRejected
+from schemas.errors import BudgetSpent, ProviderFailed, ProviderRejected
 from schemas.facts import RULES, Fact, KnownFact
 from schemas.memories import MemoryIn
 from schemas.sessions import Message
@@ -145,20 +144,14 @@ def learner(database: Database, how: Learning) -> runner.Handler:
     """Make the handler of `extract` jobs: each claim is a session, or a memory with a new vector."""
 
     def handle(tenant_id: str, claims: Sequence[Claim]) -> set[str]:
-        follows = False
-        for claim in claims:
-            try:
-                # one session may supersede the facts of many others, with a log line each
-                with structlog.contextvars.bound_contextvars(trace_id=claim.trace_id):
-                    if claim.key.startswith("memory:"):
-                        follows |= _compare(database, tenant_id, claim)
-                    else:
-                        follows |= _learn(database, tenant_id, claim, how)
-            except LeaseLost:
-                # deleted, changed or joined meanwhile, or its lease expired: no failure
-                log.info("extract_overtaken", key=claim.key, trace_id=claim.trace_id)
-                runner.pass_over(claim)
-        return {"embed"} if follows else set()
+        def do(claim: Claim) -> bool | None:
+            # one session may supersede the facts of many others, with a log line each
+            with structlog.contextvars.bound_contextvars(trace_id=claim.trace_id):
+                if claim.key.startswith("memory:"):
+                    return _compare(database, tenant_id, claim)
+                return _learn(database, tenant_id, claim, how)
+
+        return {"embed"} if runner.do_each(claims, do) else set()
 
     return handle
 
@@ -175,31 +168,23 @@ def _compare(database: Database, tenant_id: str, claim: Claim) -> bool:
     return bool(changed)
 
 
-def _learn(database: Database, tenant_id: str, claim: Claim, how: Learning) -> bool:
-    """Learn from one session, and return whether any memory must be embedded."""
+def _learn(database: Database, tenant_id: str, claim: Claim, how: Learning) -> bool | None:
+    """Learn from one session, and return whether any memory must be embedded; None if there is nothing to do."""
     session_id = int(claim.key.removeprefix("session:"))
     extractor = how.extractor
     with database.tenant(tenant_id) as connection:
         read = read_session(connection, session_id)
         if read is None:
             jobs.finish(connection, [claim])
-            runner.pass_over(claim)
-            return False
+            return None
     # a model reads a session once, when it is closed
     if read.row.status == "open" or (how.model_chats and read.chat.chat_id not in how.model_chats):
         extractor = how.rules
     if (read.row.facts_revision, read.row.facts_model) == (read.row.revision, extractor.model):
         with database.tenant(tenant_id) as connection:
             jobs.finish(connection, [claim])
-        runner.pass_over(claim)
-        return False
-    source = SummarySource(
-        tenant_id=tenant_id,
-        chat_id=read.chat.chat_id,
-        language=read.chat.language,
-        claim=claim,
-        before_call=partial(runner.renew, database, claim, how.lease_seconds),
-    )
+        return None
+    source = source_of(database, claim, read.chat.chat_id, read.chat, how.lease_seconds)
     failure: Exception | None = None
     started = monotonic()
     try:
@@ -226,7 +211,6 @@ def _extract(
         read.messages,
         people=read.people,
         known=read.known,
-        time_zone=ZoneInfo(read.chat.time_zone),
         source=source,
         max_facts=max_facts,
     )

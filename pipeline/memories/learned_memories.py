@@ -71,148 +71,124 @@ class LearnedFact:
     entities: Sequence[EntityRow] = ()
 
 
-def write(
-    connection: Connection,
-    tenant_id: str,
-    owner: FactOwner,
-    memories: Sequence[Believed],
-    rows: dict[UUID, Row[Any]],
-    new: dict[Statement, LearnedFact],
-    taken: dict[tuple[str | None, bytes], UUID],
-) -> tuple[list[UUID], list[UUID]]:
-    """Write memories and their evidence; return `(ids with new words, all ids)`."""
-    changed: list[UUID] = []
-    ids: list[UUID] = []
-    moves: list[tuple[UUID, int, UUID]] = []
-    for memory in memories:
-        identity = memory.memory_id
-        if identity is None:
-            identity = new_id()
-            _insert(connection, tenant_id, owner, identity, memory.statements[0], new, taken)
-            changed.append(identity)
-        ids.append(identity)
-        for statement in memory.statements:
-            if statement in new:
-                learned.put_evidence(connection, tenant_id, identity, new[statement].evidence)
-                entity_graph.note(connection, tenant_id, identity, new[statement].entities)
-                if memory.memory_id is not None:
-                    learned.raise_importance(connection, identity, new[statement].fact.importance)
-            elif statement.memory_id != identity and statement.memory_id and statement.session_id is not None:
-                moves.append((statement.memory_id, statement.session_id, identity))
-    learned.move_evidence(connection, moves)
-    kept: dict[UUID, list[MemoryEvidence]] = defaultdict(list)
-    for evidence in learned.evidence_of_memories(
-        connection, [i for i in ids if i not in rows or rows[i].learned_by]
-    ):
-        if evidence.memory_id is not None:
-            kept[evidence.memory_id].append(evidence)
-    for identity, resting in kept.items():
-        if _refresh(connection, owner, identity, resting, rows.get(identity), taken):
-            changed.append(identity)
-    return list(dict.fromkeys(changed)), ids
+@dataclass(frozen=True, kw_only=True)
+class _Writing:
+    """What is written of an owner's memories."""
 
+    connection: Connection
+    tenant_id: str
+    owner: FactOwner
+    # the memories that may change, and the facts that are new
+    rows: Mapping[UUID, Row[Any]]
+    new: Mapping[Statement, LearnedFact]
+    # memories by user and hash; those written are added
+    taken: dict[tuple[str | None, bytes], UUID]
 
-def _insert(
-    connection: Connection,
-    tenant_id: str,
-    owner: FactOwner,
-    identity: UUID,
-    statement: Statement,
-    new: dict[Statement, LearnedFact],
-    taken: dict[tuple[str | None, bytes], UUID],
-) -> None:
-    """Write a new memory, or one split off from another whose other statements precede a change."""
-    learned_fact = new.get(statement)
-    if learned_fact is None:
-        learned.copy(
-            connection,
-            statement.memory_id,
-            identity,
-            _hash(owner, identity, statement.content, statement, taken),
+    def write(self, memories: Sequence[Believed]) -> tuple[list[UUID], list[UUID]]:
+        """Write memories and their evidence; return `(ids with new words, all ids)`."""
+        changed: list[UUID] = []
+        ids: list[UUID] = []
+        moves: list[tuple[UUID, int, UUID]] = []
+        for memory in memories:
+            identity = memory.memory_id
+            if identity is None:
+                identity = new_id()
+                self._insert(identity, memory.statements[0])
+                changed.append(identity)
+            ids.append(identity)
+            for statement in memory.statements:
+                if fact := self.new.get(statement):
+                    learned.put_evidence(self.connection, self.tenant_id, identity, fact.evidence)
+                    entity_graph.note(self.connection, self.tenant_id, identity, fact.entities)
+                    if memory.memory_id is not None:
+                        learned.raise_importance(self.connection, identity, fact.fact.importance)
+                elif (
+                    statement.memory_id != identity
+                    and statement.memory_id
+                    and statement.session_id is not None
+                ):
+                    moves.append((statement.memory_id, statement.session_id, identity))
+        learned.move_evidence(self.connection, moves)
+        kept: dict[UUID, list[MemoryEvidence]] = defaultdict(list)
+        resting = [i for i in ids if i not in self.rows or self.rows[i].learned_by]
+        for evidence in learned.evidence_of_memories(self.connection, resting):
+            if evidence.memory_id is not None:
+                kept[evidence.memory_id].append(evidence)
+        changed += [identity for identity, said in kept.items() if self._refresh(identity, said)]
+        return list(dict.fromkeys(changed)), ids
+
+    def _insert(self, identity: UUID, statement: Statement) -> None:
+        """Write a new memory, or one split off from another whose other statements precede a change."""
+        digest = self._hash(identity, statement.content, statement)
+        learned_fact = self.new.get(statement)
+        if learned_fact is None:
+            learned.copy(self.connection, statement.memory_id, identity, digest)
+            if statement.memory_id is not None:
+                entity_graph.copy(self.connection, statement.memory_id, identity)
+            return
+        fact, evidence = learned_fact.fact, learned_fact.evidence
+        learned.insert(
+            self.connection,
+            self.tenant_id,
+            id=identity,
+            scope=self.owner.scope,
+            type=fact.category,
+            user_id=self.owner.user_id,
+            agent_id=self.owner.agent_id,
+            content=fact.content,
+            hash=digest,
+            importance=fact.importance,
+            confidence=fact.confidence,
+            subject=fact.subject,
+            attribute=statement.attribute,
+            value=statement.value,
+            learned_in=evidence.chat_id,
+            learned_by=evidence.learned_by,
+            said_at=evidence.said_at,
+            holds_from=fact.holds_from,
+            holds_until=fact.holds_until,
+            language=learned_fact.language,
         )
-        if statement.memory_id is not None:
-            entity_graph.copy(connection, statement.memory_id, identity)
-        return
-    fact = learned_fact.fact
-    learned.insert(
-        connection,
-        tenant_id,
-        id=identity,
-        scope=owner.scope,
-        type=fact.category,
-        user_id=owner.user_id,
-        agent_id=owner.agent_id,
-        content=fact.content,
-        hash=_hash(owner, identity, statement.content, statement, taken),
-        importance=fact.importance,
-        confidence=fact.confidence,
-        subject=fact.subject,
-        attribute=statement.attribute,
-        value=statement.value,
-        learned_in=learned_fact.evidence.chat_id,
-        learned_by=learned_fact.evidence.learned_by,
-        said_at=learned_fact.evidence.said_at,
-        holds_from=fact.holds_from,
-        holds_until=fact.holds_until,
-        language=learned_fact.language,
-    )
 
+    def _hash(self, identity: UUID, content: str, origin: Statement | MemoryEvidence) -> bytes:
+        """Return a hash that is unique for the owner: of chat and words, and of the time and id if these are taken."""
+        plain = fingerprint(content, origin.chat_id)
+        if self.taken.get((self.owner.user_id, plain), identity) != identity:
+            at = origin.said_at.isoformat()
+            plain = blake2b(plain + at.encode() + identity.bytes, digest_size=16).digest()
+        self.taken[self.owner.user_id, plain] = identity
+        return plain
 
-def _hash(
-    owner: FactOwner,
-    identity: UUID,
-    content: str,
-    origin: Statement | MemoryEvidence,
-    taken: dict[tuple[str | None, bytes], UUID],
-) -> bytes:
-    """Return a hash that is unique for the owner: of chat and words, and of the time and id if these are taken."""
-    plain = fingerprint(content, origin.chat_id)
-    if taken.get((owner.user_id, plain), identity) != identity:
-        at = origin.said_at.isoformat()
-        plain = blake2b(plain + at.encode() + identity.bytes, digest_size=16).digest()
-    taken[owner.user_id, plain] = identity
-    return plain
-
-
-def _refresh(
-    connection: Connection,
-    owner: FactOwner,
-    identity: UUID,
-    evidence: Sequence[MemoryEvidence],
-    row: Row[Any] | None,
-    taken: dict[tuple[str | None, bytes], UUID],
-) -> bool:
-    """Set a memory's fields from its evidence, of one chat; return whether its words have changed."""
-    by_time = sorted(evidence, key=lambda e: (e.said_at, e.session_id))
-    first = by_time[0]
-    content = first.content
-    if row is not None and (row.edited or row.content in {e.content for e in by_time}):
-        content = row.content
-    digest = (
-        bytes(row.content_hash)
-        if row is not None and content == row.content
-        else _hash(owner, identity, content, first, taken)
-    )
-    holds_from, holds_until = learned.validity(by_time)
-    if row is not None and row.edited:
-        holds_from, holds_until = row.holds_from, row.holds_until
-    fields = {
-        "content": content,
-        "said_at": first.said_at,
-        "learned_in": first.chat_id,
-        "also_in": [],
-        "holds_from": holds_from,
-        "holds_until": holds_until,
-    }
-    confidence = min(MAX_CONFIDENCE, 1 - prod(1 - e.confidence for e in evidence))
-    # most have not changed
-    if (
-        row is None
-        or abs(row.confidence - confidence) > CONFIDENCE_TOLERANCE
-        or any(row._mapping[n] != fields[n] for n in fields)
-    ):
-        learned.refresh(connection, id=identity, hash=digest, confidence=confidence, **fields)
-    return row is not None and content != row.content
+    def _refresh(self, identity: UUID, evidence: Sequence[MemoryEvidence]) -> bool:
+        """Set a memory's fields from its evidence, of one chat; return whether its words have changed."""
+        row = self.rows.get(identity)
+        by_time = sorted(evidence, key=lambda e: (e.said_at, e.session_id))
+        first = by_time[0]
+        content = first.content
+        if row is not None and (row.edited or row.content in {e.content for e in by_time}):
+            content = row.content
+        is_new = row is None or content != row.content
+        digest = self._hash(identity, content, first) if row is None or is_new else bytes(row.content_hash)
+        holds_from, holds_until = learned.validity(by_time)
+        if row is not None and row.edited:
+            holds_from, holds_until = row.holds_from, row.holds_until
+        fields = {
+            "content": content,
+            "said_at": first.said_at,
+            "learned_in": first.chat_id,
+            "also_in": [],
+            "holds_from": holds_from,
+            "holds_until": holds_until,
+        }
+        confidence = min(MAX_CONFIDENCE, 1 - prod(1 - e.confidence for e in evidence))
+        # most have not changed
+        if (
+            row is None
+            or abs(row.confidence - confidence) > CONFIDENCE_TOLERANCE
+            or any(row._mapping[n] != fields[n] for n in fields)
+        ):
+            learned.refresh(self.connection, id=identity, hash=digest, confidence=confidence, **fields)
+        return row is not None and is_new
 
 
 def revise(
@@ -244,7 +220,10 @@ def revise(
         statements, {row.id: row.retracted_at for row in rows.values() if row.retracted_at}
     )
     taken = {(row.user_id, bytes(row.content_hash)): row.id for row in everything.values()}
-    changed, ids = write(connection, tenant_id, owner, memories, rows, new, taken)
+    writing = _Writing(
+        connection=connection, tenant_id=tenant_id, owner=owner, rows=rows, new=new, taken=taken
+    )
+    changed, ids = writing.write(memories)
     edges = ((ids[old], ids[by]) for old, memory in enumerate(memories) for by in memory.superseded_by)
     learned.set_supersessions(connection, tenant_id, list({*rows, *ids}), edges)
     by_model = (

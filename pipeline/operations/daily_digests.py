@@ -26,7 +26,7 @@ from pipeline.store.connections.database import Database
 from pipeline.store.jobs import jobs
 from pipeline.store.jobs.jobs import Claim
 from schemas.digests import DailyDigest, DailyDigestIn, DigestQuery, NewDailyDigest
-from schemas.errors import InvalidInput, LeaseLost, NotFound, ProviderUnavailable
+from schemas.errors import InvalidInput, NotFound, ProviderUnavailable
 from schemas.kinds import DIGEST
 from schemas.settings import Settings
 
@@ -117,24 +117,20 @@ def sender(database: Database, settings: Settings) -> Handler:
     """Make the handler of `digest` jobs: each claim is a daily digest."""
 
     def handle(tenant_id: str, claims: Sequence[Claim]) -> set[str]:
-        for claim in claims:
-            try:
-                _send(database, tenant_id, claim, settings)
-            except LeaseLost:
-                # removed meanwhile, or another worker has it
-                runner.pass_over(claim)
+        runner.do_each(claims, lambda claim: _send(database, tenant_id, claim, settings))
         return set()
 
     return handle
 
 
-def _send(database: Database, tenant_id: str, claim: Claim, settings: Settings) -> None:
+def _send(database: Database, tenant_id: str, claim: Claim, settings: Settings) -> bool | None:
+    """Send a digest that is due, or note why it is not sent; None if there is none to send."""
     digest_id = int(claim.key)
     with database.tenant(tenant_id) as connection:
         row, now = store.get(connection, digest_id), chats.database_now(connection)
         if row is None or row.next_at > now:
             jobs.finish(connection, [claim])
-            return runner.pass_over(claim)
+            return None
         due, zone = row.next_at, ZoneInfo(row.time_zone or row.chat_zone)
         # after an outage of days there is one for all of them
         while (following := next_time(due, row.daily, zone)) <= now:
@@ -142,7 +138,7 @@ def _send(database: Database, tenant_id: str, claim: Claim, settings: Settings) 
         if row.has_ended:
             store.settle(connection, digest_id, next_at=following, error="the API key that made it has ended")
             jobs.finish(connection, [claim])
-            return runner.pass_over(claim)
+            return None
     failure: InvalidInput | NotFound | ProviderUnavailable | None = None
     try:
         body = _event(database, tenant_id, row, due, settings)
@@ -156,16 +152,19 @@ def _send(database: Database, tenant_id: str, claim: Claim, settings: Settings) 
     with database.tenant(tenant_id) as connection:
         if failure is None:
             store.settle(connection, digest_id, next_at=following, sent_until=due)
-            return jobs.finish(connection, [claim])
+            jobs.finish(connection, [claim])
+            return True
         reason = runner.fail(claim, failure)
         log.warning("digest_not_sent", digest=digest_id, error=reason, attempts=claim.attempts)
         if claim.attempts <= len(RETRY_SECONDS):
             store.settle(connection, digest_id, next_at=row.next_at, error=reason)
             told = failure.retry_after if isinstance(failure, ProviderUnavailable) else None
             seconds = max(RETRY_SECONDS[claim.attempts - 1], told or 0)
-            return jobs.do_again(connection, claim, delay_seconds=seconds)
+            jobs.do_again(connection, claim, delay_seconds=seconds)
+            return True
         store.settle(connection, digest_id, next_at=following, error=reason)
-        return jobs.finish(connection, [claim])
+        jobs.finish(connection, [claim])
+        return True
 
 
 def _event(database: Database, tenant_id: str, row: Any, until: datetime, settings: Settings) -> bytes:

@@ -31,21 +31,20 @@ class LanguageModelExtractor(ModelCaller):
         *,
         people: People,
         known: Sequence[KnownFact] = (),
-        time_zone: tzinfo = UTC,
         source: SummarySource = NOWHERE,
         max_facts: int = 3,
     ) -> list[Fact]:
         """Return facts as `FactExtractor` does; a session longer than the window is read in parts."""
         answer_tokens = max(fact_prompts.answer_tokens(self._context_tokens, max_facts), self._answer_tokens)
         room = fact_prompts.room_for_data(self._context_tokens, answer_tokens)
-        known = fact_prompts.fitting(known, time_zone, room)
-        room -= fact_prompts.known_tokens(known, time_zone)
+        known = fact_prompts.fitting(known, source.time_zone, room)
+        room -= fact_prompts.known_tokens(known, source.time_zone)
         runs = prompts.divided([prompts.clipped(message, room // 2) for message in messages], room)
         facts: list[Fact] = []
         for run in runs:
             # a bot's words are never learned, so a part without people's need not be read
             if any(message.role == fact_prompts.PERSON for message in run):
-                facts += self._ask(run, people, known, time_zone, source, max_facts, answer_tokens)
+                facts += self._ask(run, people, known, source, max_facts, answer_tokens)
         return chosen_facts(facts, messages, max_facts)
 
     def _ask(
@@ -53,7 +52,6 @@ class LanguageModelExtractor(ModelCaller):
         run: Sequence[Message],
         people: People,
         known: Sequence[KnownFact],
-        time_zone: tzinfo,
         source: SummarySource,
         max_facts: int,
         answer_tokens: int,
@@ -63,7 +61,7 @@ class LanguageModelExtractor(ModelCaller):
             run,
             known,
             people=people,
-            time_zone=time_zone,
+            time_zone=source.time_zone,
             language=source.language,
             max_facts=max_facts,
             max_tokens=answer_tokens,
@@ -73,7 +71,7 @@ class LanguageModelExtractor(ModelCaller):
             messages=run,
             people=people,
             known=known,
-            time_zone=time_zone,
+            time_zone=source.time_zone,
             language=source.language,
         )
         return self._answer(prompt, read, purpose="extract", source=source)

@@ -7,15 +7,13 @@ says as much. If a session's summary has changed meanwhile, nothing is saved and
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from hashlib import blake2b
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import structlog
 from sqlalchemy import Connection, Row
 
-from pipeline.enrich.protocols import SummarySource
+from pipeline.enrich.model_calls import source_of
 from pipeline.enrich.summaries import summary_policy
 from pipeline.enrich.summaries.summarizers import LanguageModelSummarizer, stored_summary
 from pipeline.jobs import runner
@@ -26,9 +24,6 @@ from pipeline.store.jobs import jobs
 from pipeline.store.jobs.jobs import Claim
 from pipeline.store.sessions import rollups as store
 from pipeline.store.sessions.rollups import MIN_SESSIONS, Week
-from schemas.errors import LeaseLost
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,15 +52,7 @@ def roller(
     options = _Options(client=client, version=version, model_chats=model_chats, lease_seconds=lease_seconds)
 
     def handle(tenant_id: str, claims: Sequence[Claim]) -> set[str]:
-        for claim in claims:
-            try:
-                has_rollup = _roll_up(database, tenant_id, claim, options)
-            except LeaseLost:
-                # erased or moved meanwhile, or its lease expired: no failure
-                log.info("rollup_overtaken", key=claim.key, trace_id=claim.trace_id)
-                has_rollup = False
-            if not has_rollup:
-                runner.pass_over(claim)
+        runner.do_each(claims, lambda claim: _roll_up(database, tenant_id, claim, options) or None)
         return set()
 
     return handle
@@ -87,16 +74,10 @@ def _roll_up(database: Database, tenant_id: str, claim: Claim, options: _Options
         if _is_current(store.get(connection, week), rows, client.model, options):
             jobs.finish(connection, [claim])
             return False
-    source = SummarySource(
-        tenant_id=tenant_id,
-        chat_id=week.chat_id,
-        language=chat.language,
-        claim=claim,
-        before_call=partial(runner.renew, database, claim, options.lease_seconds),
-    )
+    source = source_of(database, claim, week.chat_id, chat, options.lease_seconds)
     in_order = sorted(rows, key=lambda row: (row.started_at, row.id))
     parts = [summary for row in in_order if (summary := stored_summary(row)) is not None]
-    summary = client.combine(parts, time_zone=ZoneInfo(chat.time_zone), source=source)
+    summary = client.combine(parts, source=source)
     with database.tenant(tenant_id) as connection:
         client.forget_answers(connection, source)
         # locked, so that an erasure waits, and then finds the rollup

@@ -6,16 +6,15 @@ gives no usable answer, the session gets an extractive summary, and the model is
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import timedelta, tzinfo
-from functools import partial
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from time import monotonic
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import structlog
 from sqlalchemy import Connection, Row
 
+from pipeline.enrich.model_calls import source_of
 from pipeline.enrich.protocols import Summarizer, SummarySource
 from pipeline.enrich.summaries import summary_policy
 from pipeline.enrich.summaries.summarizers import (
@@ -55,17 +54,9 @@ def summarizer(database: Database, client: Summarizer, policy: SummaryPolicy) ->
     """Make the handler of `summarize` jobs: each claim is a session."""
 
     def handle(tenant_id: str, claims: Sequence[Claim]) -> set[str]:
-        saved = False
-        for claim in claims:
-            try:
-                has_summary = _summarize(database, tenant_id, claim, client, policy)
-            except LeaseLost:
-                # deleted, changed or joined meanwhile, or its lease expired: no failure
-                log.info("summarize_overtaken", key=claim.key, trace_id=claim.trace_id)
-                has_summary = False
-            saved |= has_summary
-            if not has_summary:
-                runner.pass_over(claim)
+        saved = runner.do_each(
+            claims, lambda claim: _summarize(database, tenant_id, claim, client, policy) or None
+        )
         return {"embed"} if saved else set()
 
     return handle
@@ -93,17 +84,10 @@ def _summarize(
             return False
         chat = chats.get(connection, row.chat_id)
         earlier = message_rows.said_before(connection, row.chat_id, row.started_at, limit=EARLIER_MESSAGES)
-    source = SummarySource(
-        tenant_id=tenant_id,
-        chat_id=row.chat_id,
-        language=chat.language if chat else "simple",
-        earlier=earlier,
-        claim=claim,
-        before_call=partial(runner.renew, database, claim, policy.lease_seconds),
-    )
+    source = replace(source_of(database, claim, row.chat_id, chat, policy.lease_seconds), earlier=earlier)
     started = monotonic()
     try:
-        made = _compose(database, row, client, source, ZoneInfo(chat.time_zone if chat else "UTC"), policy)
+        made = _compose(database, row, client, source, policy)
     except Permanent as error:
         with database.tenant(tenant_id) as connection:
             session_rows.set_status(connection, session_id, row.revision, "failed", str(error))
@@ -140,7 +124,7 @@ def _summarize(
                     tenant_id,
                     row.chat_id,
                     row.started_at,
-                    ZoneInfo(chat.time_zone if chat else "UTC"),
+                    source.time_zone,
                     settle_seconds=policy.rollup_after_seconds,
                     priority=claim.priority,
                     trace_id=claim.trace_id,
@@ -189,22 +173,17 @@ class _Result:
 
 
 def _compose(
-    database: Database,
-    row: Row[Any],
-    client: Summarizer,
-    source: SummarySource,
-    time_zone: tzinfo,
-    policy: SummaryPolicy,
+    database: Database, row: Row[Any], client: Summarizer, source: SummarySource, policy: SummaryPolicy
 ) -> _Result:
     """Summarize a session, by extraction if the language model gives no usable answer."""
     try:
-        summary = summarize_session(database, row, client, source, time_zone, policy.version)
+        summary = summarize_session(database, row, client, source, policy.version)
         return _Result(summary=summary, model=client.model)
     except (ProviderFailed, ProviderRejected, BudgetSpent) as error:
         waits = isinstance(error, BudgetSpent) and not policy.extracts_when_spent
         if client.model == EXTRACTIVE or waits:
             raise
-        summary = summarize_session(database, row, ExtractiveSummarizer(), source, time_zone, policy.version)
+        summary = summarize_session(database, row, ExtractiveSummarizer(), source, policy.version)
         return _Result(summary=summary, model=EXTRACTIVE, failure=error)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -32,12 +32,15 @@ class ExtractiveSummarizer:
         messages: Sequence[Message],
         previous: Summary | None = None,
         *,
-        time_zone: tzinfo = UTC,
         source: SummarySource = NOWHERE,
     ) -> Summary:
         with fact_prompts.extraction_turn(source):
             return extractive.summarize(
-                messages, previous, earlier=source.earlier, time_zone=time_zone, language=source.language
+                messages,
+                previous,
+                earlier=source.earlier,
+                time_zone=source.time_zone,
+                language=source.language,
             )
 
 
@@ -79,11 +82,10 @@ class LanguageModelSummarizer(ModelCaller):
         messages: Sequence[Message],
         previous: Summary | None = None,
         *,
-        time_zone: tzinfo = UTC,
         source: SummarySource = NOWHERE,
     ) -> Summary:
         """Summarize as `Summarizer` does; a session longer than the window in parts, which are then combined."""
-        write = partial(prompts.summary_prompt, time_zone=time_zone, language=source.language)
+        write = partial(prompts.summary_prompt, time_zone=source.time_zone, language=source.language)
         room = self._room_for_data()
         if previous is not None:
             previous = prompts.condensed(previous, room // 2)
@@ -92,14 +94,13 @@ class LanguageModelSummarizer(ModelCaller):
         if len(runs) == 1:
             return self._ask(write(runs[0], previous), _texts(runs[0], previous), source)
         parts = [self._ask(write(run, None), _texts(run), source) for run in runs]
-        return self.combine(parts, previous, time_zone=time_zone, source=source)
+        return self.combine(parts, previous, source=source)
 
     def combine(
         self,
         parts: Sequence[Summary],
         previous: Summary | None = None,
         *,
-        time_zone: tzinfo = UTC,
         source: SummarySource = NOWHERE,
     ) -> Summary:
         """Summarize at least one summary, in order of time, as one; raises as `summarize` does.
@@ -111,18 +112,18 @@ class LanguageModelSummarizer(ModelCaller):
         while len(summaries) > 1:
             groups = prompts.divided_parts(summaries, room)
             before = previous if len(groups) == 1 else None
-            summaries = [self._combine(group, before, time_zone, source) for group in groups]
+            summaries = [self._combine(group, before, source) for group in groups]
         return summaries[0]
 
     def _room_for_data(self, previous: Summary | None = None) -> int:
         return prompts.room_for_data(self._context_tokens, previous, answer_tokens=self._answer_tokens)
 
-    def _combine(
-        self, parts: Sequence[Summary], previous: Summary | None, time_zone: tzinfo, source: SummarySource
-    ) -> Summary:
+    def _combine(self, parts: Sequence[Summary], previous: Summary | None, source: SummarySource) -> Summary:
         if len(parts) == 1:
             return parts[0]
-        prompt = prompts.combining_prompt(parts, previous, time_zone=time_zone, language=source.language)
+        prompt = prompts.combining_prompt(
+            parts, previous, time_zone=source.time_zone, language=source.language
+        )
         texts = [part.search_text() for part in (*([previous] if previous else []), *parts)]
         return self._ask(prompt, texts, source)
 
@@ -187,7 +188,6 @@ def summarize_session(
     row: Row[Any],
     client: Summarizer,
     source: SummarySource,
-    time_zone: tzinfo,
     version: int,
 ) -> Summary:
     """Summarize a session's messages part by part. Raises `Permanent` if there are none left."""
@@ -206,7 +206,7 @@ def summarize_session(
                 after=last.stamp if last else None,
             )
         if part:
-            summary = client.summarize(part, summary, time_zone=time_zone, source=source)
+            summary = client.summarize(part, summary, source=source)
             last = part[-1]
         if len(part) < MESSAGES_AT_ONCE:
             break

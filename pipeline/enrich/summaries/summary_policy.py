@@ -1,9 +1,8 @@
 """Decide which sessions and weeks are summarized, when again, and which by a language model."""
 
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta, tzinfo
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from sqlalchemy import Connection, Row
 
@@ -110,7 +109,7 @@ def enqueue_rollups(
     tenant_id: str,
     chat_id: str,
     started_at: datetime,
-    zone: ZoneInfo,
+    zone: tzinfo,
     *,
     settle_seconds: float = SETTLE_SECONDS,
     priority: int = jobs.LIVE,
@@ -132,7 +131,7 @@ def enqueue_rollups(
     )
 
 
-def monday_of(at: datetime, zone: ZoneInfo) -> date:
+def monday_of(at: datetime, zone: tzinfo) -> date:
     """Return the Monday of the week of a time, in a time zone.
 
     >>> from datetime import UTC
@@ -143,7 +142,7 @@ def monday_of(at: datetime, zone: ZoneInfo) -> date:
     return day - timedelta(days=day.weekday())
 
 
-def week_bounds(monday: date, zone: ZoneInfo) -> tuple[datetime, datetime]:
+def week_bounds(monday: date, zone: tzinfo) -> tuple[datetime, datetime]:
     """Return when a week begins and when the next one does."""
     start = datetime.combine(monday, time(), zone)
     return start, datetime.combine(monday + timedelta(days=7), time(), zone)
