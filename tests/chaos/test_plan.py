@@ -3,7 +3,7 @@
 import pytest
 
 from ops.dev.chaos import faults, traffic
-from ops.dev.deployed.deployment import API_TENANT, PAYLOAD_TENANT
+from ops.dev.deployment import API_TENANT, PAYLOAD_TENANT
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

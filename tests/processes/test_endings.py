@@ -4,7 +4,7 @@ from pathlib import Path
 
 import psutil
 
-from ops.dev.deployed import skewed
+from ops.dev import skewed
 from ops.local import processes
 from schemas.settings import Settings
 from tests.processes.nodes import WorkerProcess

@@ -26,11 +26,11 @@ from typing import Any
 
 import psycopg
 
+from ops.dev import deployment as deployments
 from ops.dev import shipped
 from ops.dev.bench import talk
 from ops.dev.bench.talk import repeated
-from ops.dev.deployed import deployment as deployments
-from ops.dev.deployed.deployment import API_TENANT, OwnDeployment
+from ops.dev.deployment import API_TENANT, OwnDeployment
 from ops.dev.figures import Figure, Say, spread, timed
 from pipeline.clients.factory import make_embedder
 from pipeline.people.api_keys import digest_of

@@ -17,8 +17,8 @@ from threading import Thread
 import psycopg
 from redis.exceptions import RedisError
 
-from ops.dev.deployed import deployment, providers, skewed
-from ops.dev.deployed.deployment import OwnDeployment
+from ops.dev import deployment, providers, skewed
+from ops.dev.deployment import OwnDeployment
 from ops.dev.figures import count_rows, wait
 from ops.local.embedded.process import children
 from ops.local.embedded.roles import DATABASE

@@ -4,11 +4,11 @@ from collections import Counter
 from contextlib import closing, suppress
 from typing import Any
 
+from ops.dev import deployment as deployments
 from ops.dev.chaos import faults, traffic, verdict
 from ops.dev.chaos.faults import Fault, Faults
 from ops.dev.chaos.traffic import FORGOTTEN_CHAT, FORGOTTEN_SENDER, Driver
-from ops.dev.deployed import deployment as deployments
-from ops.dev.deployed.deployment import API_TENANT, PAYLOAD_TENANT, OwnDeployment
+from ops.dev.deployment import API_TENANT, PAYLOAD_TENANT, OwnDeployment
 from ops.dev.figures import Report, Say, wait
 from pipeline.erasure import forget
 from pipeline.ingest.sessionize import SessionPolicy

@@ -29,7 +29,7 @@ from redis.exceptions import RedisError
 
 from ops.dev.bench.talk import any_text
 from ops.dev.chaos.faults import proxy_between
-from ops.dev.deployed.deployment import API_TENANT, PAYLOAD_TENANT, VISIBILITY_SECONDS, OwnDeployment
+from ops.dev.deployment import API_TENANT, PAYLOAD_TENANT, VISIBILITY_SECONDS, OwnDeployment
 from schemas.messages import MAX_CONTENT_BYTES, MessageIn
 from workers.app import REDIS_TRANSPORT
 from workers.queues import ACCEPT

@@ -16,7 +16,7 @@ from psycopg.rows import dict_row
 from redis.exceptions import RedisError
 
 from ops.dev.chaos.traffic import Key
-from ops.dev.deployed.deployment import OwnDeployment
+from ops.dev.deployment import OwnDeployment
 from ops.dev.figures import count_rows, wait
 from pipeline.ingest import sessionize
 from pipeline.ingest.sessionize import SessionPolicy

@@ -1,6 +1,6 @@
 """Models that hang, fail, answer rubbish or answer too late, as a file says.
 
-Only a worker that is told to import this module (`celery worker -I ops.dev.deployed.providers`) has them.
+Only a worker that is told to import this module (`celery worker -I ops.dev.providers`) has them.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Celery with a clock that is wrong: `python -m ops.dev.deployed.skewed worker …`.
+"""Celery with a clock that is wrong: `python -m ops.dev.skewed worker …`.
 
 Every way in which Python tells the time of day is shifted before anything else is imported. `time.monotonic` is left
 as it is, as on a machine whose clock is wrong.

@@ -23,7 +23,7 @@ from pathlib import Path
 import psycopg
 from redis import Redis
 
-from ops.dev.deployed import providers, skewed
+from ops.dev import providers, skewed
 from ops.dev.figures import wait
 from ops.local import migrate, processes
 from ops.local.embedded.postgres import EmbeddedPostgres
