@@ -33,7 +33,7 @@ from pipeline.store.messages import edits
 from pipeline.store.sessions import ranges as store_ranges
 from pipeline.store.sessions import session_rows
 from pipeline.store.sessions.ranges import SessionShape, Window
-from schemas.errors import Busy, InvalidInput, NotFound
+from schemas.errors import Busy, InvalidInput
 from schemas.messages import ChatIn, MessageIn
 from schemas.people import Receipt
 from schemas.sessions import Session
@@ -57,7 +57,7 @@ def start(
         suppression_list.lock(connection, tenant_id, exclusive=True)
         chat, other = chats.get(connection, chat_id), chats.get(connection, into)
         if chat is None:
-            raise NotFound(f"there is no chat {chat_id}: a chat begins with its first message")
+            raise chats.unknown(chat_id)
         (digest,) = suppression.entries(connection, tenant_id, ("chat", chat_id))
         if (
             chat.moved_to == into

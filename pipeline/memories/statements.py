@@ -145,9 +145,7 @@ def seen_in(
     """
     if chat_id is None:
         return None, None
-    chat = chats.get_current(connection, chat_id)
-    if chat is None:
-        raise NotFound(f"there is no chat {chat_id}: a chat begins with its first message")
+    chat = chats.require_current(connection, chat_id)
     return visibility.seen(connection, chat.chat_id, chat.kind, user_id), chat.chat_id
 
 

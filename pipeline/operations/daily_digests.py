@@ -19,7 +19,6 @@ from pipeline.jobs import runner
 from pipeline.jobs.runner import Handler
 from pipeline.platforms import webhooks
 from pipeline.recall import digest
-from pipeline.recall.request import find_chat
 from pipeline.store import daily_digests as store
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
@@ -68,7 +67,7 @@ def add(
     webhook.require_allowed(wanted.url, settings)
     secret = str(webhooks.PLATFORMS["standard"].secret.new())
     with database.tenant(tenant_id) as connection:
-        chat = find_chat(connection, wanted.chat_id)
+        chat = chats.require_current(connection, wanted.chat_id)
         if store.count(connection) >= MAX_DIGESTS:
             raise InvalidInput(f"there are {MAX_DIGESTS:,} daily digests already, the most of a tenant")
         zone = ZoneInfo(wanted.time_zone or chat.time_zone)

@@ -21,7 +21,7 @@ from pipeline.store.connections.database import Database
 from pipeline.store.erasure import erasure
 from pipeline.store.erasure import suppression as suppression_list
 from pipeline.store.numbers import of_chat
-from schemas.errors import InvalidInput, NotFound
+from schemas.errors import InvalidInput
 from schemas.messages import ChatIn
 from schemas.people import Members, User
 
@@ -205,7 +205,7 @@ def set_members(database: Database, tenant_id: str, chat_id: str, senders: Seque
         chat = chats.get(connection, chat_id)
         chats.require_unmoved(chat)
         if chat is None:
-            raise _unknown(chat_id)
+            raise chats.unknown(chat_id)
         hidden = suppression.unremembered(connection, senders)
         named = sorted({membership.UNKNOWN if sender in hidden else sender for sender in senders})
         before, now = membership.of_chat(connection, chat_id), chats.database_now(connection)
@@ -292,9 +292,7 @@ def set_moderators(
 def show_members(database: Database, tenant_id: str, chat_id: str) -> Members:
     """Return the members of a chat: those who have spoken or were named. Raises `NotFound`, `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
-        chat = chats.get_current(connection, chat_id)
-        if chat is None:
-            raise _unknown(chat_id)
+        chat = chats.require_current(connection, chat_id)
         members = membership.of_chat(connection, chat.chat_id)
         apart = membership.is_apart(connection, chat.chat_id)
         names = defaultdict[str, list[str]](list)
@@ -304,7 +302,3 @@ def show_members(database: Database, tenant_id: str, chat_id: str) -> Members:
     named = [member for member in members if member != membership.UNKNOWN]
     unnamed = len(named) < len(members)
     return Members(chat_id=chat.chat_id, members=named, names=names, unnamed=unnamed, apart=apart)
-
-
-def _unknown(chat_id: str) -> NotFound:
-    return NotFound(f"there is no chat {chat_id}: a chat begins with its first message")

@@ -24,7 +24,6 @@ from pipeline.recall.choose.lines import ChosenLine, Frame, Wording, clock, disp
 from pipeline.recall.find.retrieved import MAX_OVERVIEW_SESSIONS
 from pipeline.recall.pack.pack import pack
 from pipeline.recall.question import names
-from pipeline.recall.request import find_chat
 from pipeline.store import identities
 from pipeline.store.chats import chat_moves, chats, membership
 from pipeline.store.chats.chats import Chat
@@ -65,7 +64,7 @@ def build(database: Database, tenant_id: str, query: DigestQuery, settings: Sett
     Raises `NotFound` for an unknown chat, `InvalidInput` for a person who may not see it, `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
-        chat = find_chat(connection, query.chat_id)
+        chat = chats.require_current(connection, query.chat_id)
         ids = [query.user_id] if query.user_id else []
         # a key for some chats learns nothing of who is linked to whom
         if ids and not database.only_chats:

@@ -192,7 +192,7 @@ def for_context(connection: Connection, query: ContextQuery, settings: Settings)
         remembers=bool(parameters.memories + parameters.documents),
     )
     if snapshot is None:
-        raise _unknown(query.chat_id)
+        raise chats.unknown(query.chat_id)
     return _parsed(
         connection,
         snapshot,
@@ -214,7 +214,7 @@ def for_search(connection: Connection, query: SearchQuery) -> Request:
     latest = Latest(questions=0, messages=conversation.MAX_MESSAGES_READ, session_key=query.session_key)
     snapshot = chat_snapshot.read(connection, query.chat_id, None, texts, latest, of_key=query.session_key)
     if snapshot is None:
-        raise _unknown(query.chat_id)
+        raise chats.unknown(query.chat_id)
     return _parsed(
         connection,
         snapshot,
@@ -227,18 +227,6 @@ def for_search(connection: Connection, query: SearchQuery) -> Request:
         # the nearest are wanted whenever they were sent
         weights=Weights(date=0.0) if query.mode == "similar" else Weights(),
     )
-
-
-def find_chat(connection: Connection, chat_id: str) -> Chat:
-    """Find the chat of this id, even if its id has changed since. Raises `NotFound`."""
-    chat = chats.get_current(connection, chat_id)
-    if chat is None:
-        raise _unknown(chat_id)
-    return chat
-
-
-def _unknown(chat_id: str) -> NotFound:
-    return NotFound(f"there is no chat {chat_id}: a chat begins with its first message")
 
 
 def _filter(connection: Connection, query: SearchQuery, chat: Chat) -> MessageFilter:

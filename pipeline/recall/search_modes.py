@@ -30,8 +30,9 @@ from pipeline.recall.profiles import PROFILES
 from pipeline.recall.rank.features import best_cosines
 from pipeline.recall.rank.rank import Ranking, Scored, ranking_of
 from pipeline.recall.relevance import LIMIT, By, evidence_of, judged_by
-from pipeline.recall.request import Request, Stopwatch, find_chat, for_search
+from pipeline.recall.request import Request, Stopwatch, for_search
 from pipeline.store import identities, vectors
+from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database, on_replica
 from pipeline.store.memories import memory_search
 from pipeline.store.memories.memory_conditions import MemoryConditions
@@ -278,7 +279,7 @@ def more(database: Database, tenant_id: str, query: MoreQuery, *, settings: Sett
     `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
-        chat = find_chat(connection, query.chat_id)
+        chat = chats.require_current(connection, query.chat_id)
         row = session_rows.find(connection, query.session_id)
         if row is None or row.chat_id != chat.chat_id or not chat.memory:
             raise NotFound(f"there is no session {query.session_id} in {query.chat_id}")

@@ -171,6 +171,19 @@ def get_current(connection: Connection, chat_id: str) -> Chat | None:
     return None if chat is None or chat.emptying else chat
 
 
+def require_current(connection: Connection, chat_id: str) -> Chat:
+    """Return a chat as `get_current` does. Raises `NotFound`."""
+    chat = get_current(connection, chat_id)
+    if chat is None:
+        raise unknown(chat_id)
+    return chat
+
+
+def unknown(chat_id: str) -> NotFound:
+    """Return the error for a chat that the tenant does not have."""
+    return NotFound(f"there is no chat {chat_id}: a chat begins with its first message")
+
+
 def require_unmoved(chat: Chat | None) -> None:
     """Refuse a chat's former id. Raises `NotFound`, which names the new one."""
     if chat is not None and chat.moved_to is not None:

@@ -13,7 +13,6 @@ from pipeline.memories import entities
 from pipeline.operations import lookup, status
 from pipeline.operations.status import Status
 from pipeline.recall import query_log
-from pipeline.recall.request import find_chat
 from pipeline.store.chats import chats
 from pipeline.store.messages import message_rows
 from pipeline.store.sessions import session_rows
@@ -118,7 +117,7 @@ def get_chat_messages(
     Earlier ones are before `until`, the `sent_at` of the first.
     """
     with api.database.tenant(tenant) as connection:
-        chat = find_chat(connection, chat_id)
+        chat = chats.require_current(connection, chat_id)
         newest = message_rows.recent(
             connection, chat.chat_id, wanted.limit, session_key=wanted.session_key, until=wanted.until
         )
