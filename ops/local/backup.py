@@ -24,13 +24,11 @@ from ops.local.processes import cores
 from pipeline.erasure import forget
 from pipeline.store.connections import trips
 from pipeline.store.connections.database import Database
-from pipeline.store.operations import checks
 from schemas.errors import (
     DatabaseUnavailable,
     InvalidInput,
     NotFound,
     Retryable,
-    SchemaOutdated,
     SettingsError,
 )
 from schemas.people import Forgotten
@@ -242,13 +240,7 @@ def restore(
             "  backscroll forget again forgotten.jsonl"
         )
     # before anything is created
-    revision, known = revision_of_dump(postgres_program("pg_restore"), file), migrate.revisions()
-    checks.require_upgradable(revision)
-    if revision not in known:
-        raise SchemaOutdated(
-            f"{file} is at migration {revision}, which this program (up to {known[0]}) does not know: update the "
-            "program"
-        )
+    migrate.require_known(revision_of_dump(postgres_program("pg_restore"), file), of=file)
     make_folder(settings.data_dir)
     with stack.alone(settings.data_dir), EmbeddedPostgres(settings.data_dir) as server:
         superuser = server.superuser_dsn()

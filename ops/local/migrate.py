@@ -63,7 +63,7 @@ def upgrade(
     """
     before = state(owner_url)
     if before.found != before.newest:
-        _require_known(before)
+        require_known(before.found)
         with _explained():
             command.upgrade(config(owner_url), "head")
     with (
@@ -100,7 +100,7 @@ def _make_vector_tables(connection: Connection) -> None:
 
 def reset(owner_url: str, space: EmbeddingSpace | None = None) -> DatabaseState:
     """Drop all our tables with everything in them, and create them again. Raises as `upgrade` does."""
-    _require_known(state(owner_url))
+    require_known(state(owner_url).found)
     with _explained():
         command.downgrade(config(owner_url), "base")
     return upgrade(owner_url, space)
@@ -152,12 +152,12 @@ def _spaces(connection: Connection) -> tuple[tuple[str, str], ...]:
     return tuple((name, status) for name, status in rows)
 
 
-def _require_known(current: DatabaseState) -> None:
-    checks.require_upgradable(current.found)
-    if current.found and current.found not in revisions():
+def require_known(revision: str | None, of: object = "the database") -> None:
+    """Raise `SchemaOutdated` for a migration that this program does not know, or cannot upgrade from."""
+    checks.require_upgradable(revision)
+    if revision and revision not in (known := revisions()):
         raise SchemaOutdated(
-            f"the database is at migration {current.found}, which this program (up to {current.newest}) does not "
-            "know: update the program"
+            f"{of} is at migration {revision}, which this program (up to {known[0]}) does not know: update the program"
         )
 
 

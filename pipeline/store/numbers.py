@@ -178,8 +178,17 @@ def links_before(connection: Connection, change: Change, came: datetime) -> Sequ
     return run(connection, statement, id=change.id, until=change.until, came=came).all()
 
 
-_EMPTY = (
+FOLLOWING = (
     "UPDATE chats SET apart = true WHERE chat_id = :into AND (SELECT apart FROM chats WHERE chat_id = :chat)",
+    "UPDATE digests SET chat_id = :into WHERE chat_id = :chat",
+    """
+    UPDATE backfills SET filter = filter || jsonb_build_object('chat_id', CAST(:into AS text))
+    WHERE filter->>'chat_id' = :chat
+    """,
+)
+"""Statements for what follows a chat `:chat`, or what was said in it, to the chat `:into`."""
+_EMPTY = (
+    *FOLLOWING,
     "UPDATE chats SET emptying = true WHERE chat_id = :chat",
     f"""
     WITH gone AS (
@@ -195,11 +204,6 @@ _EMPTY = (
     SELECT tenant_id, :into, session_key, closed_at FROM gone ON CONFLICT DO NOTHING
     """,
     "UPDATE pending_changes SET chat_id = :into WHERE chat_id = :chat AND edited_at <= :until",
-    "UPDATE digests SET chat_id = :into WHERE chat_id = :chat",
-    """
-    UPDATE backfills SET filter = filter || jsonb_build_object('chat_id', CAST(:into AS text))
-    WHERE filter->>'chat_id' = :chat
-    """,
     # who was let into the former owner's chat is not let into the new one's
     *(
         f"""

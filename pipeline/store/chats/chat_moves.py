@@ -154,7 +154,7 @@ def unfinished(connection: Connection, ids: Sequence[str] | None = None) -> bool
 
 
 _REDIRECT = (
-    "UPDATE chats SET apart = true WHERE chat_id = :into AND (SELECT apart FROM chats WHERE chat_id = :chat)",
+    *numbers.FOLLOWING,
     "UPDATE chats SET moved_to = NULL WHERE chat_id = :into",
     "UPDATE chats SET moved_to = :into WHERE chat_id = :chat OR moved_to = :chat AND chat_id <> :into",
     """
@@ -168,15 +168,10 @@ _REDIRECT = (
     """,
     f"UPDATE pending_changes SET chat_id = :into, external_id = {moved_id('external_id')} WHERE chat_id = :chat",
     """
-    UPDATE backfills SET filter = filter || jsonb_build_object('chat_id', CAST(:into AS text))
-    WHERE filter->>'chat_id' = :chat
-    """,
-    """
     INSERT INTO member_changes (tenant_id, chat_id, sender_id, at, joined)
     SELECT tenant_id, :into, sender_id, at, joined FROM member_changes WHERE chat_id = :chat ON CONFLICT DO NOTHING
     """,
     "DELETE FROM member_changes WHERE chat_id = :chat",
-    "UPDATE digests SET chat_id = :into WHERE chat_id = :chat",
     # bots and platforms use the new id from now on
     *(
         f"UPDATE {table} SET chats = chats || CAST(:into AS text) WHERE :chat = ANY(chats) AND NOT :into = ANY(chats)"
