@@ -125,5 +125,5 @@ def test_what_is_asked_for_lies_before_after_or_in_the_days_of_an_event(
     start = datetime(2026, 4, 30, 0 if dated else 18, tzinfo=LISBON)
     end = start + timedelta(days=2) if dated else start
     event = EventDate(start=start, end=end, dated=dated, said_at=SAID, speaker="Ana")
-    found = events.timed(events.mention(asked), (event,))
+    found = event_mentions.timed(event_mentions.mention(asked), (event,))
     assert (found.start - start, found.end - start) == (timedelta(hours=begins), timedelta(hours=ends))
