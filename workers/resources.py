@@ -56,8 +56,6 @@ _current: "Resources | None" = None
 
 
 class Resources:
-    """The resources of one process."""
-
     def __init__(self, settings: Settings) -> None:
         self.pid = os.getpid()
         self.settings = settings
@@ -95,7 +93,6 @@ class Resources:
         return make_embedder_for(space, self.settings)
 
     def handler(self, kind: str) -> Handler:
-        """Return the handler for a job kind."""
         if kind not in self._handlers:
             self._handlers[kind] = HANDLERS[kind](self)
         return self._handlers[kind]

@@ -205,7 +205,6 @@ def as_json(
     report: ImportReport,
     memory: status.Progress | None,
 ) -> dict[str, Any]:
-    """Return the same as JSON."""
     return {
         "source": source.name,
         "format": source.format,

@@ -157,7 +157,6 @@ class OwnDeployment:
         )
 
     def redis_client(self) -> Redis:
-        """Return a client of the broker."""
         return Redis.from_url(self.redis.url, socket_timeout=5, socket_connect_timeout=2)
 
     @contextlib.contextmanager

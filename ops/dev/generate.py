@@ -95,7 +95,6 @@ _FIRST_WORD = re.compile(r"[A-Za-z]*?[a-z](?=[A-Z])|[A-Za-z]+[._]|")
 
 
 def kinds_page() -> str:
-    """Return the page of kinds as Markdown."""
     return KINDS_INTRODUCTION + "".join(map(_kinds_section, kinds.TABLES))
 
 

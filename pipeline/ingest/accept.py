@@ -61,7 +61,6 @@ class MessageLimits:
 
     @classmethod
     def of(cls, settings: Settings) -> "MessageLimits":
-        """Return the limits of the settings."""
         age = timedelta(days=settings.retention_days) if settings.retention_days else None
         return cls(age=age, per_chat=settings.retention_messages_per_chat)
 

@@ -68,8 +68,6 @@ Event = Stored | Skipped | Unread | Broken | Notice | Times | Ambiguous
 
 @dataclass(kw_only=True)
 class ChatTally:
-    """The counts of one chat."""
-
     chat_id: str
     title: str = ""
     new: int = 0
@@ -102,7 +100,6 @@ class Tally:
     breaks_off: list[str] = field(default_factory=list)
 
     def add(self, event: Event) -> None:
-        """Count one event."""
         if isinstance(event, Skipped | Unread | Broken):
             self.left_out[reason_of(event)] += 1
         match event:

@@ -42,7 +42,6 @@ class SessionPolicy:
 
     @classmethod
     def of(cls, settings: Settings) -> "SessionPolicy":
-        """Return the policy of the settings."""
         return cls(
             gap=timedelta(minutes=settings.session_gap_minutes),
             ttl=timedelta(minutes=settings.memory_session_ttl_minutes),

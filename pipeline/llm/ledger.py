@@ -98,8 +98,6 @@ _table = TypeAdapter(dict[str, Price])
 
 @dataclass(frozen=True, kw_only=True)
 class Prices:
-    """Prices by model."""
-
     by_model: Mapping[str, Price]
 
     def knows(self, model: str) -> bool:
@@ -244,8 +242,6 @@ def record_failure(connection: Connection, entry: Entry, error: Exception, secon
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingCall:
-    """A call to an embedding server."""
-
     model: str
     # its host and port
     provider: str

@@ -110,7 +110,6 @@ def _known(connection: Connection, session: Row[Any], speakers: Sequence[str]) -
 
 
 def _fact(memory: Row[Any]) -> KnownFact:
-    """Return a memory as a fact."""
     return KnownFact(
         id=memory.id,
         content=memory.content,

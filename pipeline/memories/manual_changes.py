@@ -30,8 +30,6 @@ FROM_CONTEXT = frozenset({"context_id", "question_chars", "recalled"})
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryChange:
-    """The outcome of changing a memory."""
-
     # `kept_out`: its person was forgotten or has memory off
     outcome: Literal["edited", "promoted", "corrected", "retracted", "kept_out"]
     # after a correction, the id of the right statement

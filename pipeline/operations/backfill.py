@@ -308,7 +308,6 @@ def progress(database: Database) -> list[str]:
 
 
 def _log_progress(connection: Connection, before: Backfill, rows: int) -> None:
-    """Log the progress of a backfill at each percent."""
     total = max(before.total, 1)
     if 100 * before.seen // total == 100 * (before.seen + rows) // total:
         return

@@ -133,7 +133,6 @@ def _total(rows: Sequence[CallTotals]) -> CallTotals:
 
 
 def stopped_providers(connection: Connection) -> list[StoppedProvider]:
-    """Return the paused providers."""
     return [
         StoppedProvider(provider=row.provider, until=row.stopped_until)
         for row in llm_calls.stopped_providers(connection)

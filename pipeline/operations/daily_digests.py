@@ -101,7 +101,6 @@ def remove(database: Database, tenant_id: str, digest_id: int) -> DailyDigest:
 
 
 def enqueue_due(database: Database) -> None:
-    """Enqueue the digests that are due."""
     with database.maintenance() as connection:
         due = store.due(connection, AT_ONCE)
     by_tenant = defaultdict[str, list[str]](list)

@@ -102,7 +102,6 @@ class Pruned:
 
 
 def retention_of(settings: Settings) -> Retention:
-    """Return the retention of the settings."""
     return Retention(
         message_age=timedelta(days=settings.retention_days) if settings.retention_days else None,
         messages_per_chat=settings.retention_messages_per_chat,

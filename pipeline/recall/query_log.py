@@ -173,7 +173,6 @@ def record(
 
 
 def _row(query: ContextQuery, context: Context, request: Request, seconds: float) -> dict[str, Any]:
-    """Return the row of a context for the log."""
     tokens, chars = by_source(context)
     return {
         "context_id": context.context_id,

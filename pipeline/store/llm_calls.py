@@ -242,8 +242,6 @@ _TAKE_SLOT = text("INSERT INTO llm_slots (provider, expires_at) VALUES (:provide
 
 @dataclass(frozen=True, kw_only=True)
 class Provider:
-    """The state of a provider."""
-
     provider: str
     # calls without an answer, in a row
     failures: int = 0

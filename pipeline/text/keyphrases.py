@@ -40,8 +40,6 @@ class Keyphrases:
 
 @dataclass(kw_only=True)
 class _Phrase:
-    """Occurrences of a phrase."""
-
     # the last message so far
     last: int = -1
     # messages of the conversation and earlier messages that contain it; occurrences in all

@@ -125,7 +125,6 @@ def _start(config: uvicorn.Config, listener: socket.socket) -> ForkProcess:
 
 
 def _serve(config: uvicorn.Config, listener: socket.socket) -> None:
-    """Serve as a child."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
     threading.Thread(target=_end_with_parent, name="end-with-parent", daemon=True).start()
     uvicorn.Server(config).run(sockets=[listener])

@@ -184,7 +184,6 @@ async def permit(request: Request, key: CurrentKey, access: Access) -> Caller:
 
 
 def caller_of(request: Request) -> Caller:
-    """Return the caller of an admitted request."""
     caller: Caller = request.state.caller
     return caller
 

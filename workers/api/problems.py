@@ -105,7 +105,6 @@ def request_id() -> str:
 
 
 def as_response(problem: HttpError) -> Response:
-    """Answer with a problem."""
     body = Problem(
         type=TYPE_PREFIX + problem.kind,
         title=TITLES.get(problem.kind) or HTTPStatus(problem.status).phrase,

@@ -65,7 +65,6 @@ class PolledSource(Generic[T]):
         self._reading: Reading[T] | None = None
 
     def start(self) -> None:
-        """Start reading."""
         threading.Thread(target=self._run, name=f"read-{self.name}", daemon=True).start()
 
     def last(self) -> Reading[T]:

@@ -36,7 +36,6 @@ def gauge(name: str, text: str, value: float) -> Metric:
 
 
 def gauges(name: str, text: str, values: Mapping[str, float], label: str) -> Metric:
-    """Return a gauge with one label."""
     family = GaugeMetricFamily(PREFIX + name, text, labels=[label])
     for value, figure in values.items():
         family.add_metric([value], figure)

@@ -92,7 +92,6 @@ class RawConnection:
         self._headers = f"Host: 127.0.0.1:{port}\r\nAuthorization: Bearer {key}\r\n"
 
     def close(self) -> None:
-        """Close it."""
         self._answers.close()
         self._socket.close()
 

@@ -39,8 +39,6 @@ CLOCK_SECONDS = 1800.0
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One fault to be made."""
-
     # one of `KILLS` or `OTHERS`
     kind: str
     # how long it lasts, where it lasts
@@ -52,8 +50,6 @@ class Fault:
 
 
 class Faults:
-    """Maker of faults."""
-
     def __init__(self, deployment: OwnDeployment) -> None:
         self._on = deployment
 

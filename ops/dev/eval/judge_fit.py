@@ -149,7 +149,6 @@ def _columns(found: Mapping[str, Array], names: Sequence[str]) -> Array:
 
 
 def question_rows(asked: Sequence[Asked], names: Sequence[str]) -> Rows:
-    """Return a row for each question."""
     values = [_columns(relevance.of_question(each.ranked, each.statistics), names)[0] for each in asked]
     counts = np.array([REMOVED_WEIGHT if each.kind == "removed" else 1.0 for each in asked])
     labels = np.array([each.kind == "answerable" for each in asked], np.float64)

@@ -107,7 +107,6 @@ class MemorySample:
 
 
 def read_memory_sample() -> MemorySample:
-    """Read the sample."""
     facts = _read("facts.json", list[PlantedFact])
     recorded = _read("answers.json", list[dict[str, Any]])
     return MemorySample(

@@ -67,8 +67,6 @@ class ChatFacts(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class SampleChat:
-    """One chat with its questions."""
-
     name: str
     chat: ChatIn
     messages: list[MessageIn]

@@ -81,7 +81,6 @@ class Provisioned:
 
 
 def role_name(role: LoginRole | Literal["search"]) -> str:
-    """Return the name of a role in Postgres."""
     return f"backscroll_{role}"
 
 

@@ -100,7 +100,6 @@ def _roll_up(database: Database, tenant_id: str, claim: Claim, options: _Options
 
 
 def _sessions(connection: Connection, week: Week, chat: Chat, *, locked: bool = False) -> Sequence[Row[Any]]:
-    """Return the summarized sessions of a week."""
     return store.summaries(
         connection,
         week.chat_id,

@@ -133,7 +133,6 @@ def _both_ids(key: dict[str, Any], where: str, at: object) -> Iterator[Event]:
 
 
 def _author(key: dict[str, Any]) -> str:
-    """Return the author of a message."""
     other = _other(key, "participant")
     if participant := key.get("participant") or other:
         return _person(participant, other)

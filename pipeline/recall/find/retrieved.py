@@ -117,8 +117,6 @@ def sharing_topics(
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievedWeek:
-    """A week with its summary."""
-
     id: int
     monday: date
     started_at: datetime

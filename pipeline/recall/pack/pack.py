@@ -331,7 +331,6 @@ class _OpenBlock:
         return size + around
 
     def closed(self, kind: BlockKind) -> Block:
-        """Return the block."""
         lines, before = [self.frame.heading, *self.fences[:1]], None
         for line, text in self.shown:
             if before is None or before.group != line.group:

@@ -203,7 +203,6 @@ def _add_whole_names(words: Sequence[_Word], people: Sequence[str], naming: Nami
 
 
 def _add_parts(text: str, words: Sequence[_Word], people: Sequence[str], naming: Naming, hits: _Hits) -> None:
-    """Add parts of names."""
     holders: dict[str, list[str]] = {}
     first: set[str] = set()
     for person in people:

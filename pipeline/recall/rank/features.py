@@ -142,7 +142,6 @@ class Features:
 
 
 def features(question: Question, candidates: Sequence[Candidate], statistics: Statistics) -> Features:
-    """Compute the features of candidates."""
     ordered = sorted(candidates, key=lambda c: (c.session, c.place))
     size = len(ordered)
     kernel = Kernel(ordered)

@@ -118,8 +118,6 @@ def tenant_ids(connection: Connection) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Chat:
-    """A stored chat."""
-
     chat_id: str
     platform: str
     kind: str

@@ -92,7 +92,6 @@ def put(
 
 
 def remove(connection: Connection, entry: bytes) -> None:
-    """Remove an entry."""
     run(connection, "DELETE FROM suppression_list WHERE hash = :hash", hash=entry)
 
 

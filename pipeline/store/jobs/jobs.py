@@ -100,8 +100,6 @@ _STATE = text("""
 
 
 class NewJob(NamedTuple):
-    """A job to enqueue."""
-
     kind: str
     key: str
     # the chat it is about, as the chats of a tenant take turns; empty: none

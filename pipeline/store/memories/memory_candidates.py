@@ -265,7 +265,6 @@ def believed(
 
 
 def _best_of_kinds(memories: Iterable[FoundMemory], limit: int) -> list[FoundMemory]:
-    """Return the first `limit` of each kind."""
     taken: Counter[tuple[str, bool]] = Counter()
     best = []
     for memory in memories:

@@ -245,8 +245,6 @@ class StoredMessage(NamedTuple):
 
 
 class LockedMessage(NamedTuple):
-    """A message that is locked to be moved."""
-
     id: int
     session_key: str
     sent_at: datetime

@@ -264,8 +264,6 @@ _FULL_CHARS = 8
 
 @dataclass(frozen=True, kw_only=True)
 class FigureDate:
-    """A date in figures."""
-
     start: int
     end: int
     # d, n (the month) and y, as in a moment

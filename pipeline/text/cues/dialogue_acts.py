@@ -15,8 +15,6 @@ from pipeline.text.languages import LANGUAGES
 
 @dataclass(frozen=True, kw_only=True)
 class Sentence:
-    """One sentence of a conversation."""
-
     # position of its message among the messages
     message: int
     speaker: str

@@ -79,7 +79,6 @@ TEMPLATES.filters |= {
 
 
 def page(request: Request, template: str, status: int = 200, **values: Any) -> Response:
-    """Answer with a page."""
     caller = getattr(request.state, "caller", None)
     key = caller.key if caller else None
     made = TEMPLATES.get_template(f"{template}.html.j2").render(
