@@ -223,7 +223,6 @@ def _known(row: Row[Any], messages: list[NamedMessage], titles: Mapping[str, str
 
 MAX_NAME_CHARS = 80
 _MIN_CHARS = 2
-_MAX_WORDS = 4
 _MAX_UNSPACED_CHARS = 4
 _CHARS_READ = 200
 _WORD = re.compile(rf"{LETTERS_AND_DIGITS}(?:['’]{LETTERS_AND_DIGITS})*")
