@@ -135,6 +135,7 @@ def monday_of(at: datetime, zone: tzinfo) -> date:
     """Return the Monday of the week of a time, in a time zone.
 
     >>> from datetime import UTC
+    >>> from zoneinfo import ZoneInfo
     >>> monday_of(datetime(2026, 3, 8, 23, 30, tzinfo=UTC), ZoneInfo("Europe/Berlin"))
     datetime.date(2026, 3, 9)
     """
