@@ -87,7 +87,9 @@ def test_edits_that_come_ahead_all_at_once_wait_for_their_messages_and_others_ar
     database: Database,
 ) -> None:
     there, unknown = CHAT.chat_id, "test:未知"
-    said = [message(n, text, id=f"m{n}") for n, text in enumerate(["der Schlüssel", "ключ в саду", "鍵は駅に"])]
+    said = [
+        message(n, text, id=f"m{n}") for n, text in enumerate(["der Schlüssel", "ключ в саду", "鍵は駅に"])
+    ]
     accept.accept(database, TENANT, CHAT, said)
     edit(database, "m1", "ключ в порту", 5)
     delete(database, "weg")
