@@ -2,16 +2,25 @@
 
 import re
 from collections.abc import Collection
+from itertools import groupby
 from unicodedata import category, normalize
 
 # of all scripts, with the joiners within words; not what chooses how an emoji looks
-AROUND = "\u200c\u200d" + "".join(
-    chr(code)
-    for code in (*range(0x300, 0xFE00), *range(0xFE10, 0x11800))
-    if category(chr(code)) in ("Mn", "Mc")
-)
+_CODES = [
+    *(0x200C, 0x200D),
+    *(
+        code
+        for code in range(0x300, 0x11800)
+        if category(chr(code)) in ("Mn", "Mc") and not 0xFE00 <= code <= 0xFE0F
+    ),
+]
+_RUNS = [
+    [code for _, code in run] for _, run in groupby(enumerate(_CODES), lambda placed: placed[1] - placed[0])
+]
+# as ranges, which are compared twice as fast
+AROUND = "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in _RUNS)
 """Signs that are a part of the letter before them, as in Devanagari, Arabic or Thai; `\\w` has none of them."""
-LETTERS = rf"[^\W\d_]+(?:[{AROUND}]+[^\W\d_]*)*"
+LETTERS = rf"[^\W\d_]++(?:[{AROUND}]++[^\W\d_]*+)*+"
 """A regular expression of a run of letters, each with what is around it."""
 LETTERS_AND_DIGITS = LETTERS.replace(r"\d", "")
 """The same of letters and digits."""
