@@ -8,6 +8,7 @@ import pytest
 
 from pipeline.ingest import accept
 from pipeline.recall import search
+from pipeline.recall.find.arms import limits_of
 from pipeline.store.connections.database import Database
 from schemas.context import Context, Hit
 from schemas.messages import ChatIn, MessageIn
@@ -17,6 +18,7 @@ from tests.conftest import EPOCH, TENANT, Templates, message
 from tests.harness.contexts import DAY
 from tests.harness.pipeline import place, rows, run, summarizer
 from tests.recall import asking
+from tests.recall.found import requested
 
 CHAT = ChatIn(chat_id="test:port", title="The port", time_zone="UTC", language="english")
 DAYS, A_DAY, QUIET = 101, 6, 40
@@ -84,6 +86,14 @@ def messages(found: Context) -> Sequence[Hit]:
 
 def hit(found: Context, external_id: str) -> Hit:
     return next(one for one in messages(found) if one.external_id == external_id)
+
+
+def test_the_larger_a_chat_the_more_of_its_sessions_are_looked_into() -> None:
+    sizes = (399, 400, 4_999, 5_000, 19_999, 20_000)
+    limits = [limits_of(requested("where is the key?", messages=size)) for size in sizes]
+    assert [each.sessions.looked_into for each in limits] == [8, 8, 8, 12, 12, 16]
+    # nearly all of a small one is ranked
+    assert limits[0].best > limits[-1].best > limits[1].best
 
 
 def test_a_day_that_is_named_is_found_by_its_day(database: Database, settings: Settings) -> None:

@@ -104,6 +104,7 @@ def test_a_name_that_is_a_word_counts_where_it_is_written_as_a_name() -> None:
         ("russian", ["Анна", "Иван Петров"], "что Анне подарили?", {"Анна"}),
         ("turkish", ["Elif", "Deniz Kaya"], "Elif'in arabası nerede?", {"Elif"}),
         # where no letter is a capital
+        ("german", ["ليلى حسن", "Ben"], "Was hat ليلى gesagt?", {"ليلى حسن"}),
         ("arabic", ["ليلى حسن", "عمر"], "ماذا قالت ليلى عن المفتاح؟", {"ليلى حسن"}),
         ("hindi", ["आशा वर्मा", "Ben"], "आशा ने चाबी कहाँ रखी?", {"आशा वर्मा"}),
         ("chinese", ["李明", "王小红"], "李明什么时候来修锅炉", {"李明"}),
