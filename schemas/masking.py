@@ -23,8 +23,8 @@ _CARD = re.compile(
     r"|3[47]\d\d([ \u00a0-]?)\d{6}\2\d{5}|3(?:0[0-5]|[68]\d)\d([ \u00a0-]?)\d{6}\3\d{4}"
     r")(?![A-Za-z0-9_/-]|[.,:]\d|[ \u00a0]\d)"
 )
-# what bots are given, and redact-secret does not know: each vendor states how its tokens begin
-_OF_BOTS = re.compile(
+# what redact-secret does not know: each vendor states how its tokens begin
+_UNKNOWN_SHAPES = re.compile(
     r"(?<![\w+-])(?:(?P<backscroll_key>bks_[\w-]{43})(?![\w-])"
     r"|(?P<discord_token>[MNO][\w-]{23,27}\.[\w-]{6}\.[\w-]{27,38})(?![\w.-])"
     # not within a picture in Base64
@@ -74,7 +74,7 @@ def masked(text: str) -> str:
             # what is delivered with the name as its password: `postgres:postgres@localhost`
             continue
         text = f"{text[: finding.start]}{_note(finding.type)}{text[finding.end :]}"
-    text = _OF_BOTS.sub(lambda found: _note(str(found.lastgroup)), text)
+    text = _UNKNOWN_SHAPES.sub(lambda found: _note(str(found.lastgroup)), text)
     for edge in reversed([*_EDGE.finditer(text)]):
         text = _without_half(text, edge)
     return _CARD.sub(lambda card: _note("card number") if _checks(card[0]) else card[0], text)

@@ -181,7 +181,7 @@ def _serve(channel: socket.socket) -> dict[str, Any]:
                     running[os.pidfd_open(pid)] = pid
                     continue
                 end_with_us()
-                # before it is told of, so that its session can be killed from then on
+                # first, so that whoever is told its number can kill its session
                 os.setsid()
                 _tell(channel, pid=os.getpid())
                 channel.close()

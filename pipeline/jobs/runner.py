@@ -207,11 +207,12 @@ def fail(claim: Claim, error: Exception) -> str:
 
 
 def do_each(claims: Sequence[Claim], do: Callable[[Claim], bool | None]) -> bool:
-    """Do claims one by one, and return whether any is true of one; one that gives None is passed over.
+    """Do claims one by one; return whether `do` gave True for any of them, so that other jobs follow.
 
-    So is one that was overtaken (deleted, changed or joined meanwhile, or its lease expired), which is no failure.
+    One for which it gives None needed no work and is passed over, as is one that was overtaken: its object was deleted,
+    changed or joined meanwhile, or its lease expired. Neither is a failure.
     """
-    found = False
+    follows = False
     for claim in claims:
         try:
             done = do(claim)
@@ -220,8 +221,8 @@ def do_each(claims: Sequence[Claim], do: Callable[[Claim], bool | None]) -> bool
             done = None
         if done is None:
             pass_over(claim)
-        found |= bool(done)
-    return found
+        follows |= bool(done)
+    return follows
 
 
 def pass_over(claim: Claim) -> None:

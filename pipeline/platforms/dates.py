@@ -1,6 +1,6 @@
 """Read the dates and times of exports: those that begin WhatsApp's lines, as phones of many countries write them.
 
-Others stand in words, as in `Monday, March 3, 2025 at 10:11 PM`, in any language of ours.
+Others are written in words, such as `Monday, March 3, 2025 at 10:11 PM`, in the languages of `pipeline.text.languages`.
 """
 
 import re
@@ -33,7 +33,7 @@ HALF = "|".join(
 
 _DATE = r"(?P<a>\d{1,4})\s?[./\-年년]\s?(?P<b>\d{1,2})\s?[./\-月월]\s?(?P<c>\d{1,4})[日일]?\.?(?:\s?г\.)?"
 _BETWEEN = r"(?:\s?[,،、])?\s*(?:à|às|kl\.?|klo|um|at|u)?\s*"
-# A word that is none of these where one of them is expected, in a line that goes on with a name.
+# An unknown word in the place of one of these, in a line that goes on with a name.
 _OTHER_WORD = r"[^\W\d_][^\d\s:,\[\]–-]{0,14}"
 _NAME_FOLLOWS = r"(?=[^:]{1,60}:\s)"
 

@@ -1,6 +1,6 @@
 """Parse a chat that KakaoTalk saves as text (a phone, or a PC) or as CSV (a Mac), in Korean or English.
 
-People have only names, and times are by the clock of whoever saved it.
+People have only names, and times are those of the phone that saved it.
 """
 
 import csv

@@ -3,8 +3,8 @@
 Webhooks are batches: they hold ids and no names, and none of a bot's own messages. What LINE sends again has the ids of
 its messages again. A channel on standby hears what another answers.
 
-A history is in the language and with the dates of the phone: people have only names, and times are by the clock of
-whoever saved it.
+A history is in the language and with the dates of the phone: people have only names, and times are those of the
+phone that saved it.
 """
 
 import re

@@ -37,7 +37,7 @@ _CYRILLIC = re.compile("[\u0400-\u052f]")
 # A Cyrillic letter with its marks, which make other letters, or a mark of another letter.
 _MARK = re.compile(f"([\u0400-\u052f][\u0300-\u036f]*)|[{_MARKS}]")
 # A character class, or a run of letters and whether the last one is repeated.
-_LETTERS = re.compile(r"\[[^\[\]]*\]|(?P<letters>[^\W\d_]+)(?P<repeated>(?=[?*+{]))?")
+_IN_PATTERN = re.compile(r"\[[^\[\]]*\]|(?P<letters>[^\W\d_]+)(?P<repeated>(?=[?*+{]))?")
 # A shorter word without its accents often is another word: `où`, `ou`.
 _LEAST_LETTERS = 3
 
@@ -82,7 +82,7 @@ def pattern_either_way(pattern: str, stop_words: Collection[str] = ()) -> str:
         last = letters[-1] if match["repeated"] is not None else ""
         return _either(letters.removesuffix(last)) + (last and _either(last))
 
-    return _LETTERS.sub(replaced, pattern)
+    return _IN_PATTERN.sub(replaced, pattern)
 
 
 def _either(letters: str) -> str:

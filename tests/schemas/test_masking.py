@@ -61,6 +61,10 @@ def test_what_bots_are_given_is_masked_too() -> None:
         ("secret key", "AGE-SEC" + "RET-KEY-1" + "Q2" * 29),
     ):
         assert masked(f"il token è {secret} grazie") == f"il token è [masked: {kind}] grazie"
+    # nor is a picture in which one seems to begin
+    for before in "+/":
+        picture = f"data:image/png;base64,iVBOR{before}" + "EA" + "AG" + "bC4" * 40
+        assert masked(picture) == picture
     # a file's name is none, nor a long name in code
     assert masked("syt_of_the_longest_function_name_of_all") == "syt_of_the_longest_function_name_of_all"
     assert masked(f"Mietvertrag_der_Werkstatt.v2026b.{long[:20]}").endswith(long[:20])
