@@ -6,6 +6,7 @@ their check digit. A password that people tell each other has no shape, and stay
 
 import re
 import string
+from collections.abc import Callable
 from typing import Any, Literal
 
 import redact_secret
@@ -44,6 +45,8 @@ _EDGE = re.compile(r"-----(BEGIN|END) [A-Z ]{0,40}PRIVATE KEY[A-Z ]{0,40}-----")
 _OF_KEYS, _LEAST_OF_KEY = string.ascii_letters + string.digits + "+/=\r\n", 64
 # the end of a sentence, which is no part of a token with dots
 _FULL_STOP = re.compile(r"\.(?=\s|$)")
+# a line's end or tab as JSON and code write it, whose letter is no part of what follows
+_ESCAPED_SPACE = re.compile(r"\\[nrt]")
 # Where a JSON Web Token may begin, redact-secret reads to the end of the word: of a word with thousands, for seconds.
 _BEGINS_JWT, _MOST_JWTS = "eyJ", 64
 _WITHIN_A_WORD = re.compile(f"(?<=[A-Za-z0-9_-]){_BEGINS_JWT}")
@@ -65,19 +68,28 @@ def masked(text: str) -> str:
     if _mode == "keep" or len(text) < _SHORTEST:
         return text
     # of the same length, so that what is found there is here
-    scanned = _FULL_STOP.sub(" ", text)
+    scanned = _ESCAPED_SPACE.sub("  ", _FULL_STOP.sub(" ", text))
     if scanned.count(_BEGINS_JWT) > _MOST_JWTS:
         scanned = _WITHIN_A_WORD.sub("xxx", scanned)
     found = [f for f in redact_secret.scan(scanned) if f.type != _BY_CONTEXT]
     for finding in reversed(found):
-        if text.endswith(f"/{text[finding.start : finding.end]}:", 0, finding.start):
+        secret = text[finding.start : finding.end]
+        if secret.isalpha() and text.endswith(f"/{secret}:", 0, finding.start):
             # what is delivered with the name as its password: `postgres:postgres@localhost`
             continue
         text = f"{text[: finding.start]}{_note(finding.type)}{text[finding.end :]}"
-    text = _UNKNOWN_SHAPES.sub(lambda found: _note(str(found.lastgroup)), text)
+    text = _replaced(_UNKNOWN_SHAPES, text, lambda found: _note(str(found.lastgroup)))
     for edge in reversed([*_EDGE.finditer(text)]):
         text = _without_half(text, edge)
-    return _CARD.sub(lambda card: _note("card number") if _checks(card[0]) else card[0], text)
+    return _replaced(_CARD, text, lambda card: _note("card number") if _checks(card[0]) else card[0])
+
+
+def _replaced(shape: re.Pattern[str], text: str, note: Callable[[re.Match[str]], str]) -> str:
+    parts, at = [], 0
+    for found in shape.finditer(_ESCAPED_SPACE.sub("  ", text)):
+        parts += [text[at : found.start()], note(found)]
+        at = found.end()
+    return "".join([*parts, text[at:]])
 
 
 def masked_json(value: Any, name: str = "") -> Any:

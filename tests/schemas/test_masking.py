@@ -1,5 +1,6 @@
 """A credential is masked where it is written, and hardly anything else is."""
 
+import json
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -36,6 +37,15 @@ def test_of_four_hundred_harmless_texts_that_look_like_them_one_in_a_hundred_is_
     wrong = Counter(kind for kind, text in texts if masked(text) != text)
     assert len(texts) >= 400
     assert wrong.total() <= len(texts) / 100, wrong
+
+
+def test_it_is_masked_in_a_line_of_json_and_where_it_is_name_and_password_at_once() -> None:
+    for shape, secret, _ in credentials.secrets():
+        assert secret not in masked(json.dumps({"log": f"started\n{secret}\tok"})), shape
+    token = next(secret for shape, secret, _ in credentials.secrets() if shape == "github")
+    left = masked(f"https://{token}:{token}@git.example.org")
+    assert token not in left
+    assert masked(left) == left
 
 
 def test_the_mask_says_what_was_there() -> None:
