@@ -65,8 +65,7 @@ def up(
         f"Starting Backscroll with the data folder {settings.data_dir}", soft_wrap=True, markup=False
     )
 
-    from ops.local.choices import Choices
-    from ops.local.launch import everything
+    from ops.local.launch import Choices, everything
 
     ports = {"port": port, "flower_port": flower_port, "metrics_port": metrics_port}
     changed: dict[str, float] = {name: value for name, value in ports.items() if value is not None}

@@ -6,8 +6,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from ops.local.choices import NEIGHBOURS, Choices, choose_ports
 from ops.local.embedded.server import PortTaken, free_port, is_free_port
+from ops.local.launch import NEIGHBOURS, Choices, choose_ports
 from schemas.settings import Settings
 
 PORTS = ("port", "flower_port", "metrics_port")

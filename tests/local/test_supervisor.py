@@ -12,10 +12,9 @@ import psutil
 import pytest
 
 from ops.local import supervisor
-from ops.local.choices import Choices, choose_embedder
 from ops.local.embedded import folder
 from ops.local.embedded.redis import EmbeddedRedis
-from ops.local.launch import beats
+from ops.local.launch import Choices, beats, choose_embedder
 from ops.local.supervisor import Supervisor
 from pipeline.clients import factory
 from schemas.errors import SettingsError
