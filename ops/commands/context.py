@@ -81,7 +81,7 @@ def context(
     with rendering.patience("Searching …", shown=not call.as_json):
         context = api.post("/v1/context", query, Context)
     if html is not None and context.explain is not None:
-        from workers.api.inspector.context_view import standalone
+        from workers.api.inspector.why import standalone
 
         spans = api.get(f"/v1/chats/{quoted(named.chat_id)}/sessions", SessionPage, limit=SPANS).sessions
         _write(html, standalone(context, question, named, spans))

@@ -1,4 +1,4 @@
-"""Start and stop everything that `backscroll up` runs with one data folder, on the ports and with the embedder chosen."""
+"""Start and stop everything that `backscroll up` runs with one data folder, on free ports, with an embedder."""
 
 import contextlib
 import os

@@ -15,7 +15,7 @@ from schemas.listing import ChatSummary, SessionSpan
 from tests.commands.conftest import Run
 from tests.conftest import EPOCH
 from tests.inspector.conftest import Page
-from workers.api.inspector.context_view import standalone
+from workers.api.inspector.why import standalone
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\" onmouseover='x' </pre></style>&lt;"
 
