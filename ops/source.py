@@ -12,8 +12,8 @@ from ops.exports import Container, Export, choose, head, no_slack, open_containe
 from pipeline.platforms import formats
 from pipeline.platforms import slack_export as slack
 from pipeline.platforms.formats import Format
+from pipeline.platforms.platform import FilePlace
 from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Record, Skipped, Unread
-from pipeline.platforms.shapes import FilePlace
 from pipeline.platforms.whatsapp import whatsapp_export as whatsapp
 from schemas.errors import InvalidInput
 

@@ -11,8 +11,8 @@ from typing import IO, Any
 
 from pipeline.platforms import fields, json_stream, jsonlines, kinds
 from pipeline.platforms.fields import dict_of, dicts_of, text_of
+from pipeline.platforms.platform import ExportFormat, Shape
 from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Skipped
-from pipeline.platforms.shapes import ExportFormat, Shape
 
 _CHATGPT, _CLAUDE = kinds.load("chatgpt"), kinds.load("claude")
 _OTHER_BRANCH = "message of another branch"

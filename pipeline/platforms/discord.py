@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from pipeline.platforms import contents, fields, json_stream, kinds
 from pipeline.platforms.identity import sender_by_name
+from pipeline.platforms.platform import ExportFormat, Shape
 from pipeline.platforms.records import (
     Broken,
     Event,
@@ -26,7 +27,6 @@ from pipeline.platforms.records import (
     Skipped,
     Times,
 )
-from pipeline.platforms.shapes import ExportFormat, Shape
 from schemas.messages import FORWARDED, ChatIn, ChatKind
 
 KINDS, DISPATCHES = kinds.load("discord"), kinds.load("discord_events")

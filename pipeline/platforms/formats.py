@@ -18,8 +18,8 @@ from pipeline.platforms import (
     signal,
     telegram_export,
 )
-from pipeline.platforms.shapes import HEAD_CHARS as HEAD_CHARS
-from pipeline.platforms.shapes import ExportFormat, Sample, Shape
+from pipeline.platforms.platform import HEAD_CHARS as HEAD_CHARS
+from pipeline.platforms.platform import ExportFormat, Sample, Shape
 from pipeline.platforms.whatsapp import whatsapp_export as whatsapp
 from schemas.errors import InvalidInput
 

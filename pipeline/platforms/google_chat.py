@@ -10,8 +10,8 @@ from typing import IO, Any
 
 from pipeline.platforms import contents, dates, fields, json_stream, jsonlines
 from pipeline.platforms.fields import dict_of, dicts_of, text_of
+from pipeline.platforms.platform import ExportFormat, FilePlace, Shape
 from pipeline.platforms.records import Broken, ImportOptions, Parsed, Skipped
-from pipeline.platforms.shapes import ExportFormat, FilePlace, Shape
 
 
 def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:

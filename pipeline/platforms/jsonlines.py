@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from pipeline.platforms import fields
 from pipeline.platforms.identity import ImportIds, Positions
+from pipeline.platforms.platform import ExportFormat, Shape
 from pipeline.platforms.records import (
     MAX_KIND_CHARS,
     NO_TEXT,
@@ -37,7 +38,6 @@ from pipeline.platforms.records import (
     Times,
     Unread,
 )
-from pipeline.platforms.shapes import ExportFormat, Shape
 from schemas.base import FROM_PLATFORM
 from schemas.errors import InvalidInput
 from schemas.masking import masked_json

@@ -12,8 +12,8 @@ from itertools import chain
 
 from pipeline.platforms import dates, fields, jsonlines
 from pipeline.platforms.identity import sender_by_name
+from pipeline.platforms.platform import ExportFormat, FilePlace, Shape
 from pipeline.platforms.records import Broken, ImportOptions, Parsed, Skipped
-from pipeline.platforms.shapes import ExportFormat, FilePlace, Shape
 
 _DATE = r"(?:\d{4}[년.] ?\d{1,2}[월.] ?\d{1,2}[일.]?|[A-Z][a-z]+ \d{1,2}, \d{4})"
 _CLOCK = r"(?:[오상하][전후] ?)?\d{1,2}:\d\d(?::\d\d)?(?:\s?[AaPp][Mm])?"

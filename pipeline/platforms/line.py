@@ -17,7 +17,7 @@ from typing import Any
 from pipeline.platforms import contents, dates, fields, jsonlines, kinds
 from pipeline.platforms.fields import dict_of, text_of
 from pipeline.platforms.identity import sender_by_name
-from pipeline.platforms.platform import Platform, by_signature, in_base64
+from pipeline.platforms.platform import ExportFormat, FilePlace, Platform, Shape, by_signature, in_base64
 from pipeline.platforms.records import (
     Ambiguous,
     BotAccount,
@@ -30,7 +30,6 @@ from pipeline.platforms.records import (
     ReadMessage,
     Skipped,
 )
-from pipeline.platforms.shapes import ExportFormat, FilePlace, Shape
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn
 

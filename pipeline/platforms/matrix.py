@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from pipeline.platforms import contents, fields, json_stream, kinds
 from pipeline.platforms.fields import dict_of
+from pipeline.platforms.platform import ExportFormat, Shape
 from pipeline.platforms.records import (
     Broken,
     Event,
@@ -25,7 +26,6 @@ from pipeline.platforms.records import (
     Skipped,
     Unread,
 )
-from pipeline.platforms.shapes import ExportFormat, Shape
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn
 

@@ -7,8 +7,8 @@ from typing import Any
 from pipeline.platforms import contents, fields, jsonlines
 from pipeline.platforms.fields import dict_of, dicts_of, text_of
 from pipeline.platforms.identity import ImportIds
+from pipeline.platforms.platform import ExportFormat, Shape
 from pipeline.platforms.records import MAX_KIND_CHARS, ImportOptions, Notice, Parsed, Skipped, Unread
-from pipeline.platforms.shapes import ExportFormat, Shape
 
 # lines that nobody wrote
 _ABOUT = frozenset(

@@ -9,8 +9,8 @@ from typing import IO, Any
 
 from pipeline.platforms import fields, json_stream, jsonlines, kinds
 from pipeline.platforms.identity import sender_by_name
+from pipeline.platforms.platform import ExportFormat, Shape
 from pipeline.platforms.records import Broken, ImportOptions, Parsed
-from pipeline.platforms.shapes import ExportFormat, Shape
 
 _KINDS = kinds.load("messenger")
 # fields that say by being there, or true, that nobody wrote the message

@@ -8,8 +8,8 @@ from typing import IO, Any, cast
 
 from pipeline.platforms import contents, fields, json_stream, jsonlines
 from pipeline.platforms.fields import dict_of, dicts_of, text_of
+from pipeline.platforms.platform import HEAD_CHARS, ExportFormat, Shape
 from pipeline.platforms.records import Broken, ImportOptions, Parsed, Skipped, Unread
-from pipeline.platforms.shapes import HEAD_CHARS, ExportFormat, Shape
 
 # the link to the message that is answered, before the text
 _QUOTE = re.compile(r"\[ ?\]\(\S*?[?&]msg=(?P<id>[\w-]+)\)\s*")

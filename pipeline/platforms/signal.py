@@ -15,8 +15,8 @@ from uuid import UUID
 
 from pipeline.platforms import fields, jsonlines, kinds
 from pipeline.platforms.identity import sender_by_name
+from pipeline.platforms.platform import ExportFormat, FilePlace, Shape
 from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Skipped
-from pipeline.platforms.shapes import ExportFormat, FilePlace, Shape
 
 START = re.compile(
     r"\[(?P<day>\d{4}-\d\d-\d\d),? (?P<clock>\d\d:\d\d(?::\d\d)?)\] (?P<sender>.+?):(?: |$)(?P<body>.*)"

@@ -15,8 +15,8 @@ from zoneinfo import ZoneInfo
 from pydantic import ValidationError
 
 from pipeline.platforms import contents, fields, json_stream, kinds
+from pipeline.platforms.platform import ExportFormat, Shape
 from pipeline.platforms.records import NO_TEXT, Broken, ImportOptions, Notice, Parsed, Skipped, Times
-from pipeline.platforms.shapes import ExportFormat, Shape
 from schemas.messages import FORWARDED, ChatIn, ChatKind
 
 # one chat's export has its messages at the top; that of all has a list of chats, and one of chats left

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from pipeline.platforms import dates, fields
 from pipeline.platforms.identity import ImportIds, Positions
+from pipeline.platforms.platform import ExportFormat, Shape
 from pipeline.platforms.records import (
     NO_TEXT,
     Ambiguous,
@@ -31,7 +32,6 @@ from pipeline.platforms.records import (
     Skipped,
     Times,
 )
-from pipeline.platforms.shapes import ExportFormat, Shape
 from pipeline.platforms.whatsapp import whatsapp_text
 from pipeline.platforms.whatsapp.whatsapp_text import number_id, sender_id
 from schemas.messages import MAX_CONTENT_BYTES, ChatIn, ChatKind
