@@ -18,9 +18,9 @@ from pipeline.platforms import identity
 from pipeline.recall import query_log
 from pipeline.store import vectors
 from pipeline.store.chats import chats
-from pipeline.store.erasure import suppression, written
-from pipeline.store.erasure.written import TEXTS
-from pipeline.store.jobs import jobs
+from pipeline.store.erasure import suppression
+from pipeline.store.jobs import backfill_rows, jobs
+from pipeline.store.jobs.backfill_rows import TEXTS
 from pipeline.store.jobs.jobs import NewJob
 from pipeline.store.memories import entity_graph, memory_rows
 from pipeline.store.memories.memory_rows import Owner
@@ -46,12 +46,12 @@ def _needs_mask(texts: Any) -> bool:
 def _mask(
     connection: Connection, tenant_id: str, key: str, chat_id: str | None, policy: SessionPolicy
 ) -> None:
-    """Mask the texts of one row, by the kind and the id in `key` (see `written.TEXTS`), in the caller's transaction."""
+    """Mask the texts of one row, by the kind and the id in `key` (see `backfill_rows.TEXTS`), in the caller's transaction."""
     kind, _, position = key.partition(":")
     suppression.lock(connection, tenant_id, chat_id)
     # locked before its messages and sessions, as by everything that changes them
     chat = None if chat_id is None else chats.lock_exclusively(connection, chat_id)
-    row = written.locked(connection, kind, position)
+    row = backfill_rows.lock_texts(connection, kind, position)
     if row is None or not _needs_mask(row.texts):
         return
     counters.add(connection, tenant_id, {"texts_masked": 1})
@@ -61,7 +61,7 @@ def _mask(
     elif kind == "memory":
         _mask_memory(connection, tenant_id, row, new)
     else:
-        written.replace(connection, kind, position, new)
+        backfill_rows.replace_texts(connection, kind, position, new)
     if kind == "session":
         vectors.drop_sessions(connection, [row.id])
         jobs.enqueue(connection, tenant_id, "embed", [key], lane=row.chat_id)
@@ -80,7 +80,7 @@ def _mask_message(
     more: dict[str, Any] = {"token_count": estimate_tokens(new[0]), "revision": row.revision + 1}
     if identity.is_hash(row.external_id) and new[0] != row.content:
         more["external_id"] = identity.keyed(row.external_id, suppression.ensure_key(connection, tenant_id))
-    written.replace(connection, "message", str(row.id), new, **more)
+    backfill_rows.replace_texts(connection, "message", str(row.id), new, **more)
     after = messages.find(connection, chat.chat_id, more.get("external_id", row.external_id))
     if before is not None and after is not None and new[0] != row.content:
         measured = edits.Measured(new[0], after.token_count, after.lexemes)
@@ -98,7 +98,7 @@ def _mask_memory(connection: Connection, tenant_id: str, row: Row[Any], new: lis
             # two that differed in what is masked
             digest = derived.hash_of_its_own(row.id, content)
     values = [content, metadata, *new[2:]]
-    written.replace(connection, "memory", str(row.id), values, content_hash=f"\\x{digest.hex()}")
+    backfill_rows.replace_texts(connection, "memory", str(row.id), values, content_hash=f"\\x{digest.hex()}")
     memory_rows.drop_vectors(connection, row.id)
     if row.document_id is None:
         entity_graph.drop(connection, row.id)
