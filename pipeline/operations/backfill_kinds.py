@@ -46,7 +46,7 @@ def _needs_mask(texts: Any) -> bool:
 def _mask(
     connection: Connection, tenant_id: str, key: str, chat_id: str | None, policy: SessionPolicy
 ) -> None:
-    """Mask the texts of one row, by the kind and the id in `key` (see `backfill_rows.TEXTS`), in the caller's transaction."""
+    """Mask the texts of one row, by the kind and the id in `key` (see `TEXTS`), in the caller's transaction."""
     kind, _, position = key.partition(":")
     suppression.lock(connection, tenant_id, chat_id)
     # locked before its messages and sessions, as by everything that changes them

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 from sqlalchemy import text
 
 from ops.dev import shipped
-from ops.dev.eval.measures import Row, means, recalled_text
+from ops.dev.eval.asking import Row, means, recalled_text
 from ops.dev.eval.samples import read_talk
 from ops.dev.figures import Report, Say
 from ops.dev.shipped import Shipped

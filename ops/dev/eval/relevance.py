@@ -7,8 +7,8 @@ from statistics import fmean, median
 from typing import Any, Literal
 
 from ops.dev import shipped
-from ops.dev.eval import measures, samples
-from ops.dev.eval.asking import asked_as_message
+from ops.dev.eval import samples
+from ops.dev.eval.asking import asked_as_message, recalled_text
 from ops.dev.eval.samples import UNANSWERABLE, Part, RelevanceSample, SampleChat, SampleQuestion, Told
 from ops.dev.figures import Report, Say
 from ops.dev.shipped import Shipped
@@ -110,7 +110,7 @@ def _asked(
     for number, (kind, case) in enumerate(questions, start=1):
         say(f"{chat.name}: question {number} of {len(questions)}")
         context = _context(backscroll, chat, case.question)
-        text = measures.recalled_text(context)
+        text = recalled_text(context)
         pieces = [piece in text for piece in map(one_line, case.tokens)]
         yield ShownAnswer(
             chat=chat.name,

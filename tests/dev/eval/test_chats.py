@@ -8,9 +8,8 @@ import pytest
 from rich.console import Console
 
 from ops.dev import shipped
-from ops.dev.eval import measures, samples
-from ops.dev.eval.asking import Asking, asked_as_message, bm25, evaluated
-from ops.dev.eval.measures import OURS, Row, WayResult, measured
+from ops.dev.eval import asking, samples
+from ops.dev.eval.asking import OURS, Asking, Row, WayResult, asked_as_message, bm25, evaluated, measured
 from ops.dev.eval.samples import SampleQuestion
 from ops.dev.figures import tables
 from pipeline.clients.onnx.onnx import is_installed
@@ -122,7 +121,7 @@ def test_shares_are_means_over_questions_with_an_answer_and_what_leads_astray_is
     second = row(case("c", tokens=("White",)), found("c", "D", "E", shown="White"))
     third = row(case(unexpected=("grey",)), found("a", shown="grey"))
     # When they are counted
-    counts = measures.means([first, second, third])
+    counts = asking.means([first, second, third])
     # Then every share is the mean of the two
     assert [counts[f"R@{k}"] for k in (5, 10, 20)] == [0.75, 0.75, 1]
     assert [counts[f"S@{k}"] for k in (3, 5, 10)] == [1, 1, 1]

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from ops.dev.eval.asking import Asking, evaluated
-from ops.dev.eval.measures import OURS
+from ops.dev.eval.asking import OURS, Asking, evaluated
 from ops.dev.eval.samples import read_locomo
 from schemas.errors import InvalidInput
 from schemas.settings import Settings
