@@ -31,7 +31,7 @@ from schemas.memories import (
 from schemas.payloads import parse_payload
 
 if TYPE_CHECKING:
-    from pipeline.memories.manual_changes import MemoryChange
+    from pipeline.memories.statements import MemoryChange
 
 
 app = typer.Typer(help=__doc__, rich_markup_mode="markdown", no_args_is_help=True)
@@ -259,13 +259,13 @@ def edit(
 
     What is learned later does not change the words. They are embedded again.
     """
-    from pipeline.memories import manual_changes
+    from pipeline.memories import statements
 
     fields: dict[str, Any] = {"content": content, "importance": importance, "expires_at": expires}
     changes = {name: value for name, value in fields.items() if value is not None}
     wanted = parse_payload(MemoryEdit, changes | ({"expires_at": None} if expires == "never" else {}))
     with call.opened() as (settings, database):
-        changed = manual_changes.edit(database, settings.tenant, memory_id, wanted)
+        changed = statements.edit(database, settings.tenant, memory_id, wanted)
         if changed.outcome == "edited":
             connection.wake(settings, "embed")
     _answer(call, changed)
@@ -283,14 +283,14 @@ def promote(
 
     Where it was learned stays, and so who may see it. A user who was never seen ends the command with 3.
     """
-    from pipeline.memories import manual_changes
+    from pipeline.memories import statements
 
     scope = "user" if user else "agent" if agent else "organization"
     wanted = parse_payload(MemoryPromotion, {"scope": scope, "user_id": user, "agent_id": agent})
     with call.opened() as opened:
         if wanted.user_id is not None:
             opened.require_user(wanted.user_id, unseen=unseen)
-        changed = manual_changes.promote(opened.database, opened.settings.tenant, memory_id, wanted)
+        changed = statements.promote(opened.database, opened.settings.tenant, memory_id, wanted)
     _answer(call, changed)
 
 
@@ -309,12 +309,12 @@ def correct(
     The right statement supersedes it. It stays as history, is never shown as what is known, and is not learned again
     from the same messages.
     """
-    from pipeline.memories import manual_changes
+    from pipeline.memories import statements
 
     said_at = read_time(said, "said")
     wanted = parse_payload(MemoryCorrection, {"content": content, "said_at": said_at, "chat_id": chat})
     with call.opened() as (settings, database):
-        changed = manual_changes.correct(database, settings.tenant, memory_id, wanted)
+        changed = statements.correct(database, settings.tenant, memory_id, wanted)
         if changed.outcome == "corrected":
             connection.wake(settings, "embed")
     _answer(call, changed)

@@ -1,6 +1,6 @@
 """Revise one owner's memories after a session states something, or no longer does; unite those that say the same.
 
-They are written with their evidence. `pipeline.memories.manual_changes` makes changes by hand.
+They are written with their evidence. `pipeline.memories.statements` makes changes by hand.
 """
 
 from collections import defaultdict

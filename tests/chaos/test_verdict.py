@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from ops.dev.chaos import run
+from ops.dev.chaos import run as chaos
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed
@@ -52,8 +52,8 @@ def right(postgres: EmbeddedPostgres, database_name: str) -> Iterator[psycopg.Co
         yield connection
 
 
-def judge(connection: psycopg.Connection, rules: SessionPolicy) -> run.Verdict:
-    return run.judge(connection, rules, ORIGINALS, ORIGINALS)
+def judge(connection: psycopg.Connection, rules: SessionPolicy) -> chaos.Verdict:
+    return chaos.judge(connection, rules, ORIGINALS, ORIGINALS)
 
 
 HARMS = [
@@ -115,5 +115,5 @@ def test_every_harm_is_found(right: psycopg.Connection, rules: SessionPolicy) ->
             right.execute(harm)
             found = judge(right, rules).violations
         assert any(told in violation for violation in found), harm
-    back = run.judge(right, rules, ORIGINALS, ORIGINALS, [(TENANT, "test:1", "m10")])
+    back = chaos.judge(right, rules, ORIGINALS, ORIGINALS, [(TENANT, "test:1", "m10")])
     assert back.violations == ["1 messages that are back: default test:1 m10"]

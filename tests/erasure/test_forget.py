@@ -6,7 +6,7 @@ from sqlalchemy import text
 from pipeline.erasure import derived, edits, export, forget, forget_steps
 from pipeline.erasure.forget import forget_again, suppressed
 from pipeline.ingest import accept
-from pipeline.memories import manual_changes
+from pipeline.memories import statements
 from pipeline.memories.statements import remember
 from pipeline.people import api_keys, suppression
 from pipeline.store.api_keys import add_source, find
@@ -217,9 +217,9 @@ def test_what_everybody_may_know_of_somebody_and_what_corrects_it_goes_with_them
     remember(database, TENANT, MemoryIn(scope="organization", content="The boiler is old."))
     assert written.id is not None
     for wanted in (MemoryPromotion(scope="agent", agent_id="helper"), MemoryPromotion(scope="organization")):
-        assert manual_changes.promote(database, TENANT, written.id, wanted).outcome == "promoted"
+        assert statements.promote(database, TENANT, written.id, wanted).outcome == "promoted"
     since_may = MemoryCorrection(content="Ann has had diabetes since May.")
-    manual_changes.correct(database, TENANT, written.id, since_may)
+    statements.correct(database, TENANT, written.id, since_may)
     # Then her export has it, and nobody else's
     records = export.export_user(database, TENANT, "test:ann")
     told = {r["content"] for r in records if r["record"] == "memory"}

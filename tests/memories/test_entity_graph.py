@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from pipeline.erasure import edits, export, forget
-from pipeline.memories import entities, manual_changes
+from pipeline.memories import entities, statements
 from pipeline.memories.entities import entities_of
 from pipeline.store.connections.database import Database
 from schemas.errors import NotFound
@@ -80,7 +80,7 @@ def test_what_is_known_to_be_wrong_was_replaced_or_deleted_names_nothing_any_mor
     assert ("home", "Bonn", False) in relations(shown(talk, "Lena"))
     assert ("home", "Köln", False) not in relations(shown(talk, "Lena"))
     (bonn,) = shown(talk, "Bonn").links
-    manual_changes.correct(talk.database, TENANT, UUID(bonn.memory_id), MemoryCorrection())
+    statements.correct(talk.database, TENANT, UUID(bonn.memory_id), MemoryCorrection())
     assert "Bonn" not in listed(talk)
     # nor does what was deleted
     edits.delete(talk.database, TENANT, GROUP.chat_id, f"{GROUP.chat_id}-9", talk.rules)

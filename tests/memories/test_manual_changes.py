@@ -12,7 +12,7 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed
 from pipeline.ingest import accept
 from pipeline.jobs import runner
-from pipeline.memories import manual_changes, statements
+from pipeline.memories import statements
 from pipeline.people import suppression
 from pipeline.store.connections.database import Database
 from pipeline.store.memories import memory_rows
@@ -58,16 +58,16 @@ def of(database: Database, identity: UUID, columns: str) -> Any:
         ).one()
 
 
-def edit(database: Database, identity: UUID, **fields: Any) -> manual_changes.MemoryChange:
-    return manual_changes.edit(database, TENANT, identity, MemoryEdit(**fields))
+def edit(database: Database, identity: UUID, **fields: Any) -> statements.MemoryChange:
+    return statements.edit(database, TENANT, identity, MemoryEdit(**fields))
 
 
-def correct(database: Database, identity: UUID, **fields: Any) -> manual_changes.MemoryChange:
-    return manual_changes.correct(database, TENANT, identity, MemoryCorrection(**fields))
+def correct(database: Database, identity: UUID, **fields: Any) -> statements.MemoryChange:
+    return statements.correct(database, TENANT, identity, MemoryCorrection(**fields))
 
 
-def promote(database: Database, identity: UUID, **fields: Any) -> manual_changes.MemoryChange:
-    return manual_changes.promote(database, TENANT, identity, MemoryPromotion(**fields))
+def promote(database: Database, identity: UUID, **fields: Any) -> statements.MemoryChange:
+    return statements.promote(database, TENANT, identity, MemoryPromotion(**fields))
 
 
 def learned(database: Database, identity: UUID) -> None:

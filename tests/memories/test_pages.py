@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from pipeline.ingest import accept
-from pipeline.memories import entities, manual_changes, statements
+from pipeline.memories import entities, statements
 from pipeline.store.connections.database import Database
 from schemas.errors import NotFound
 from schemas.memories import MemoryCorrection, MemoryIn
@@ -54,7 +54,7 @@ def test_in_a_chat_a_page_shows_only_what_may_be_shown_there(house: Database) ->
     change(house, both, learned_by="rules-v1", also_in=[HOUSE.chat_id])
     # Given that she says in private that she has moved
     moved = MemoryCorrection(content="Ann lives in Faro.", chat_id=ALONE.chat_id)
-    faro = manual_changes.correct(house, TENANT, porto, moved).id
+    faro = statements.correct(house, TENANT, porto, moved).id
     # Then that changes nothing in the group, where not even the private chat is named
     group = page(house, HOUSE)
     assert contents(group.current) == {"Ann lives in Porto.", "Ann likes tea."}

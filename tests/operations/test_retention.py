@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from pipeline.erasure import forget
 from pipeline.ingest import accept
-from pipeline.memories import manual_changes
+from pipeline.memories import statements
 from pipeline.memories.statements import remember
 from pipeline.operations import retention as pruning
 from pipeline.operations.retention import Retention, prune, prune_all, retention_of
@@ -106,9 +106,9 @@ def test_history_goes_before_what_is_known_and_what_was_said_by_hand_goes_last(
 
     homes = [write("Lives in Porto.")]
     for home in ("Lives in Braga.", "Lives in Faro."):
-        homes.append(manual_changes.correct(database, TENANT, homes[-1], MemoryCorrection(content=home)).id)
+        homes.append(statements.correct(database, TENANT, homes[-1], MemoryCorrection(content=home)).id)
     wrong = write("Has a boat.", importance=10)
-    manual_changes.correct(database, TENANT, wrong, MemoryCorrection())
+    statements.correct(database, TENANT, wrong, MemoryCorrection())
     write("Is 40.", "manual", 0)
     write("Likes tea.")
     write("Where is the key? Under the mat.", "qa_turn", 1)
@@ -140,9 +140,9 @@ def test_history_and_answers_that_nobody_was_shown_go_after_their_time(
     # Given what was superseded and wrong long ago, and what was superseded in private only
     home, boat = write("Lives in Porto."), write("Has a boat.")
     cat = write("Has a cat.", learned_in=OLD.chat_id)
-    manual_changes.correct(database, TENANT, home, MemoryCorrection(content="Lives in Braga."))
-    manual_changes.correct(database, TENANT, boat, MemoryCorrection())
-    manual_changes.correct(
+    statements.correct(database, TENANT, home, MemoryCorrection(content="Lives in Braga."))
+    statements.correct(database, TENANT, boat, MemoryCorrection())
+    statements.correct(
         database, TENANT, cat, MemoryCorrection(content="Has two cats.", chat_id=OLDER.chat_id)
     )
     old_answer, shown_answer = write("Old?", "qa_turn"), write("Shown?", "qa_turn")
@@ -155,7 +155,7 @@ def test_history_and_answers_that_nobody_was_shown_go_after_their_time(
         )
         memory_rows.touch(connection, [str(shown_answer)])
     lately = write("Has a dog.")
-    manual_changes.correct(database, TENANT, lately, MemoryCorrection(content="Has a parrot."))
+    statements.correct(database, TENANT, lately, MemoryCorrection(content="Has a parrot."))
     # When that is pruned
     pruned = prune(database, TENANT, keep, batch=1)
     # Then what others still know, and what became history lately, is there

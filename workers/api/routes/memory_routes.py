@@ -6,9 +6,9 @@ from uuid import UUID
 
 from fastapi import APIRouter, Query, Response
 
-from pipeline.memories import documents, manual_changes
+from pipeline.memories import documents
 from pipeline.memories import statements as memories
-from pipeline.memories.manual_changes import MemoryChange
+from pipeline.memories.statements import MemoryChange
 from pipeline.recall.search_modes import search_memories
 from schemas.base import Frozen
 from schemas.memories import (
@@ -95,7 +95,7 @@ def patch_memory(api: Api, tenant: Tenant, memory_id: UUID, wanted: Body[MemoryE
     What is left out stays. New words are embedded again, and stay whatever is learned later. 409: another memory of the
     same owner has these words, or this one is retracted.
     """
-    return _changed(api, manual_changes.edit(api.database, tenant, memory_id, wanted))
+    return _changed(api, memories.edit(api.database, tenant, memory_id, wanted))
 
 
 @router.post(
@@ -106,7 +106,7 @@ def post_promotion(api: Api, tenant: Tenant, memory_id: UUID, wanted: Body[Memor
 
     Where it was learned stays, and so who may see it.
     """
-    return _changed(api, manual_changes.promote(api.database, tenant, memory_id, wanted))
+    return _changed(api, memories.promote(api.database, tenant, memory_id, wanted))
 
 
 @router.post("/v1/memories/{memory_id}/correct", summary="Correct a memory", responses=responses(404))
@@ -118,7 +118,7 @@ def post_correction(
     With `content`, the right statement, a new memory of the same owner supersedes it; without, it is retracted and not
     learned again from the same messages. Either way it stays as history and is never shown as what is known.
     """
-    return _changed(api, manual_changes.correct(api.database, tenant, memory_id, wanted))
+    return _changed(api, memories.correct(api.database, tenant, memory_id, wanted))
 
 
 @router.delete("/v1/memories/{memory_id}", summary="Delete a memory", responses=responses(404))
