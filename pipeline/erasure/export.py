@@ -1,20 +1,15 @@
 """Export everything known of a user as plain records."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
-
-from sqlalchemy import Connection, Row
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from pipeline.store import identities
-from pipeline.store import identities as store
 from pipeline.store.chats import membership
 from pipeline.store.connections.database import Database
 from pipeline.store.connections.transactions import batched
 from pipeline.store.erasure import erasure
 
 BATCH = 500
-
-Id = TypeVar("Id")
 
 
 def export_user(database: Database, tenant_id: str, sender_id: str) -> Iterator[dict[str, Any]]:
@@ -28,43 +23,31 @@ def export_user(database: Database, tenant_id: str, sender_id: str) -> Iterator[
     with database.tenant(tenant_id) as connection:
         senders = identities.ids_of(connection, sender_id)
         spoken_in = erasure.chats_of(connection, senders)
-        remembered = store.memory_ids_of(connection, senders)
+        remembered = identities.ids_to_export(connection, "memory", senders=senders)
     if len(senders) > 1:
         yield {"record": "user", "user_id": senders[0], "senders": senders[1:]}
     for chat_id in spoken_in:
         for sender in senders:
             with database.tenant(tenant_id) as connection:
-                message_ids = store.message_ids_of(connection, sender, chat_id)
-            yield from _read(database, tenant_id, "message", message_ids, store.messages_to_export)
-    yield from _read(database, tenant_id, "memory", remembered, store.memories_to_export)
+                said = identities.ids_to_export(connection, "message", sender=sender, chat=chat_id)
+            yield from _read(database, tenant_id, "message", said)
+    yield from _read(database, tenant_id, "memory", remembered)
     with database.tenant(tenant_id) as connection:
         chats = membership.chats_of(connection, senders)
-        sessions = store.session_ids_of(connection, senders)
-        queries = store.query_ids_of(connection, senders)
+        sessions = identities.ids_to_export(connection, "session", senders=senders)
+        queries = identities.ids_to_export(connection, "query", senders=senders)
     for chat_id in chats:
         yield {"record": "chat", "chat_id": chat_id}
-    yield from _read(database, tenant_id, "session", sessions, store.sessions_to_export)
-    yield from _read(database, tenant_id, "query", queries, store.queries_to_export)
+    yield from _read(database, tenant_id, "session", sessions)
+    yield from _read(database, tenant_id, "query", queries)
     with database.tenant(tenant_id) as connection:
-        rollups = [
-            {"record": "rollup", **row._mapping} for row in store.rollups_to_export(connection, sessions)
-        ]
-        entities = [
-            {"record": "entity", **row._mapping} for row in store.entities_to_export(connection, senders)
-        ]
-    yield from rollups
-    yield from entities
+        rollups = identities.to_export(connection, "rollup", sessions=sessions)
+        entities = identities.to_export(connection, "entity", senders=senders)
+    yield from (*rollups, *entities)
 
 
-def _read(
-    database: Database,
-    tenant_id: str,
-    record: str,
-    ids: Sequence[Id],
-    read: Callable[[Connection, Sequence[Id]], Sequence[Row[Any]]],
-) -> Iterator[dict[str, Any]]:
+def _read(database: Database, tenant_id: str, record: str, ids: Sequence[Any]) -> Iterator[dict[str, Any]]:
     for batch in batched(ids, BATCH):
         with database.tenant(tenant_id) as connection:
-            rows = read(connection, batch)
-        for row in rows:
-            yield {"record": record, **row._mapping}
+            records = identities.to_export(connection, record, ids=batch)
+        yield from records
