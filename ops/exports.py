@@ -210,7 +210,7 @@ def _texts(container: Container) -> list[str]:
 
 def _format_of(container: Container, name: str) -> Format | None:
     try:
-        return formats.detect_among(name, head(container, name, name))
+        return formats.detect(name, head(container, name, name))
     except InvalidInput:
         return None
 

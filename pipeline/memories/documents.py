@@ -1,7 +1,6 @@
 """Store, replace, list and remove documents of the organization and of users; each chunk is a memory."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Literal
 
@@ -21,22 +20,18 @@ from pipeline.store.operations import counters
 from pipeline.text import tokens
 from schemas.errors import NotFound, ProviderUnavailable
 from schemas.masking import has_mask
-from schemas.memories import MANUAL_IMPORTANCE, DocumentFilter, DocumentIn, ListedDocument, Passage
+from schemas.memories import (
+    MANUAL_IMPORTANCE,
+    DocumentFilter,
+    DocumentIn,
+    DocumentKept,
+    ListedDocument,
+    Passage,
+)
 
 CHUNK_TOKENS = 512
 """As counted by `pipeline.text.tokens`; less if the model reads less."""
 OVERLAP_TOKENS = 50
-
-
-@dataclass(frozen=True, kw_only=True)
-class Kept:
-    """The outcome of storing a document."""
-
-    # `kept_out`: its user's memory is off
-    outcome: Literal["new", "replaced", "unchanged", "kept_out"]
-    chunks: int
-    # the number written now; the others were stored already
-    written: int
 
 
 def model(database: Database, tenant_id: str, embedding: Embedding | None) -> Embedder | None:
@@ -75,7 +70,7 @@ def cut(text: str, embedder: Embedder | None) -> list[str]:
     return cuts
 
 
-def keep(database: Database, tenant_id: str, document: DocumentIn, chunks: Sequence[str]) -> Kept:
+def keep(database: Database, tenant_id: str, document: DocumentIn, chunks: Sequence[str]) -> DocumentKept:
     """Replace a document's chunks, all or nothing; an equal chunk in the same place stays, with its vector.
 
     The same id of the organization and of users are different documents. Raises `DatabaseUnavailable`.
@@ -88,7 +83,7 @@ def keep(database: Database, tenant_id: str, document: DocumentIn, chunks: Seque
         store.lock_document(connection, tenant_id, document.document_id, users)
         if users is not None:
             if people_suppression.unremembered(connection, users):
-                return Kept(outcome="kept_out", chunks=0, written=0)
+                return DocumentKept(outcome="kept_out", chunks=0, written=0)
             owner = store.id_of_owner(connection, document.document_id, users) or document.user_id
             document = document.model_copy(update={"user_id": owner})
         chats.ensure_tenant(connection, tenant_id)
@@ -101,7 +96,7 @@ def keep(database: Database, tenant_id: str, document: DocumentIn, chunks: Seque
     outcome: Literal["new", "replaced", "unchanged"] = "new"
     if dropped or len(written) < len(rows):
         outcome = "replaced" if dropped or written else "unchanged"
-    return Kept(outcome=outcome, chunks=len(rows), written=len(written))
+    return DocumentKept(outcome=outcome, chunks=len(rows), written=len(written))
 
 
 def listing(database: Database, tenant_id: str, filters: DocumentFilter) -> list[ListedDocument]:

@@ -9,7 +9,6 @@ from sqlalchemy import Connection, Row
 from pipeline.people import suppression
 from pipeline.store import identities
 from pipeline.store.chats import chat_moves, chats
-from pipeline.store.chats import chats as store
 from pipeline.store.chats.chats import Chat
 from pipeline.store.connections.database import Database
 from pipeline.store.messages import edits, message_rows
@@ -149,7 +148,7 @@ def chat_topics(database: Database, tenant_id: str, chat_id: str, filters: Topic
     """Count the topics of a chat's summaries by week or month. Raises `NotFound`, `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
         chat = find_chat(connection, chat_id)
-        rows = store.topics_by_period(
+        rows = chats.topics_by_period(
             connection,
             chat.chat_id,
             by=filters.by,

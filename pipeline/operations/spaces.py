@@ -15,7 +15,6 @@ from sqlalchemy import Connection, Engine
 
 from pipeline.clients.by_space import SpaceEmbedders
 from pipeline.store import vector_spaces, vectors
-from pipeline.store import vector_spaces as store
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
 from pipeline.store.operations import stats
@@ -48,7 +47,7 @@ class SpaceState:
 def listing(database: Database, tenant_ids: Sequence[str]) -> list[SpaceState]:
     """Return the state of all spaces; empty without vector tables."""
     with database.tenant("") as connection:
-        spaces = store.listing(connection) if vectors.exist(connection) else []
+        spaces = vector_spaces.listing(connection) if vectors.exist(connection) else []
         indexed = {
             s.space.id: any(
                 vector_spaces.is_indexed(connection, kind, s.space) for kind in vector_spaces.INDEXED
@@ -64,7 +63,7 @@ def listing(database: Database, tenant_ids: Sequence[str]) -> list[SpaceState]:
                 )
             for stored in spaces:
                 if stored.status != "retired":
-                    missing, given_up = store.count_lacking(connection, stored.space)
+                    missing, given_up = vector_spaces.count_lacking(connection, stored.space)
                     counts[stored.space.name] += Counter(missing=missing, given_up=given_up)
     return [
         SpaceState(
@@ -78,7 +77,7 @@ def listing(database: Database, tenant_ids: Sequence[str]) -> list[SpaceState]:
 
 def find(connection: Connection, name: str) -> StoredSpace:
     """Return the space of this name, or the only one of `PROVIDER/MODEL`. Raises `NotFound`."""
-    spaces = store.listing(connection)
+    spaces = vector_spaces.listing(connection)
     fitting = [s for s in spaces if name in (s.space.name, s.space.name.rpartition("/")[0])]
     if len(fitting) != 1:
         known = ", ".join(s.space.name for s in spaces) or "none"
@@ -91,7 +90,7 @@ def missing(database: Database, tenant_ids: Sequence[str], space: EmbeddingSpace
     total = 0
     for tenant_id in tenant_ids:
         with database.tenant(tenant_id) as connection:
-            total += store.count_lacking(connection, space)[0]
+            total += vector_spaces.count_lacking(connection, space)[0]
     return total
 
 
@@ -101,7 +100,7 @@ def add(owner: Engine, database: Database, tenant_ids: Sequence[str], space: Emb
     Raises `InvalidInput` if it exists already.
     """
     with owner.connect() as connection:
-        existing = next((s for s in store.listing(connection) if s.space.name == space.name), None)
+        existing = next((s for s in vector_spaces.listing(connection) if s.space.name == space.name), None)
     if existing is not None and existing.status != "retired":
         raise InvalidInput(f"the space {space.name} is there already, {existing.status}", field="model")
     if existing is not None:
@@ -109,7 +108,7 @@ def add(owner: Engine, database: Database, tenant_ids: Sequence[str], space: Emb
         for _ in delete_vectors(database, tenant_ids, existing.space):
             pass
     with owner.begin() as connection:
-        return store.register(connection, space)
+        return vector_spaces.register(connection, space)
 
 
 def activate(
@@ -134,7 +133,7 @@ def activate(
 def rollback(owner: Engine) -> StoredSpace:
     """Let searches use the space that was active before. Raises `NotFound` if none is `standby`."""
     with owner.connect() as connection:
-        standing_by = [s for s in store.listing(connection) if s.status == "standby"]
+        standing_by = [s for s in vector_spaces.listing(connection) if s.status == "standby"]
     if not standing_by:
         raise NotFound("no space stands by to go back to: see `backscroll spaces list`")
     return _switch(owner, max(standing_by, key=lambda s: s.activated_at.timestamp() if s.activated_at else 0))
@@ -143,13 +142,13 @@ def rollback(owner: Engine) -> StoredSpace:
 def retire(owner: Engine, name: str) -> EmbeddingSpace:
     """Stop writing a space and drop its index; `delete_vectors` does the rest. Raises `InvalidInput`, `NotFound`."""
     with owner.begin() as connection:
-        store.lock(connection)
+        vector_spaces.lock(connection)
         stored = find(connection, name)
         if stored.status == "active":
             raise InvalidInput(
                 f"searches compare in {stored.space.name}: activate another space first", field="space"
             )
-        store.set_status(connection, stored.space, "retired")
+        vector_spaces.set_status(connection, stored.space, "retired")
     with _autocommit(owner) as connection:
         for kind in vector_spaces.INDEXED:
             vector_spaces.drop_index(connection, kind, stored.space)
@@ -163,19 +162,19 @@ def delete_vectors(database: Database, tenant_ids: Sequence[str], space: Embeddi
             deleted = DELETED_AT_ONCE
             while deleted == DELETED_AT_ONCE:
                 with database.tenant(tenant_id) as connection:
-                    deleted = store.delete_vectors(connection, kind, space, DELETED_AT_ONCE)
+                    deleted = vector_spaces.delete_vectors(connection, kind, space, DELETED_AT_ONCE)
                 yield deleted
 
 
 def _switch(owner: Engine, target: StoredSpace) -> StoredSpace:
     with owner.begin() as connection:
-        store.lock(connection)
+        vector_spaces.lock(connection)
         stored = find(connection, target.space.name)
         _require_written(stored)
         active = vectors.active_space(connection)
         if active is not None:
-            store.set_status(connection, active, "standby")
-        store.set_status(connection, stored.space, "active")
+            vector_spaces.set_status(connection, active, "standby")
+        vector_spaces.set_status(connection, stored.space, "active")
         return find(connection, target.space.name)
 
 
@@ -259,9 +258,9 @@ def past_questions(connection: Connection, limit: int) -> list[PastQuestion]:
     """Return the tenant's latest questions, those with reported answers first, filled up with messages."""
     questions = [
         PastQuestion(chat_id=chat_id, text=text, is_question=True, used=_messages(used))
-        for chat_id, text, used in store.questions(connection, limit)
+        for chat_id, text, used in vector_spaces.questions(connection, limit)
     ]
-    messages = store.texts(connection, limit - len(questions)) if len(questions) < limit else []
+    messages = vector_spaces.texts(connection, limit - len(questions)) if len(questions) < limit else []
     return questions + [
         PastQuestion(chat_id=chat_id, text=text, is_question=False) for chat_id, text in messages
     ]

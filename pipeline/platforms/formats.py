@@ -90,11 +90,3 @@ def _fitting(sample: Sample, *, loose: bool) -> Format | None:
 
 def _unusable(reason: str) -> InvalidInput:
     return InvalidInput(reason, field="file")
-
-
-def detect_among(name: str, head: str) -> Format | None:
-    """Detect the format of a file among others; None if it does not look like an export."""
-    try:
-        return detect(name, head)
-    except InvalidInput:
-        return None

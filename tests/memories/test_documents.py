@@ -6,12 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ingest import accept
 from pipeline.memories import documents, statements
-from pipeline.memories.documents import Kept
 from pipeline.people import identities, suppression
 from pipeline.recall import build_context
 from pipeline.store.chats import chats as store_chats
 from pipeline.store.connections.database import Database
-from schemas.memories import DocumentFilter, DocumentIn, MemoryFilter
+from schemas.memories import DocumentFilter, DocumentIn, DocumentKept, MemoryFilter
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
@@ -27,7 +26,7 @@ def handbook(chapters: int = 12) -> str:
     return "\n\n".join(f"Chapter {n}. {rule}" for n, rule in enumerate(rules))
 
 
-def keep(database: Database, content: str, document_id: str = "handbook", **fields: str) -> Kept:
+def keep(database: Database, content: str, document_id: str = "handbook", **fields: str) -> DocumentKept:
     given = DocumentIn.model_validate({"document_id": document_id, "content": content, **fields})
     return documents.keep(database, TENANT, given, documents.cut(content, EMBEDDER))
 
@@ -39,7 +38,7 @@ def contents(database: Database, document_id: str = "handbook") -> Sequence[str]
 def test_a_new_version_keeps_the_vectors_of_what_stayed(database: Database) -> None:
     first = keep(database, handbook())
     embed_all(database)
-    assert keep(database, handbook()) == Kept(outcome="unchanged", chunks=first.chunks, written=0)
+    assert keep(database, handbook()) == DocumentKept(outcome="unchanged", chunks=first.chunks, written=0)
     changed = keep(database, handbook()[:-200] + "And the very end is about parrots.")
     assert changed.outcome == "replaced"
     assert 0 < changed.written < changed.chunks

@@ -19,7 +19,6 @@ from pipeline.ingest import accept
 from pipeline.ingest.accept import MessageLimits
 from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.platforms import webhooks
-from pipeline.platforms import webhooks as platform_events
 from pipeline.platforms.records import OTHER_CHAT, BotAccount, Broken, Event, Record, Skipped, Unread
 from pipeline.store import api_keys
 from pipeline.store.api_keys import SecretSource
@@ -37,7 +36,7 @@ from workers.api.state import ApiState, state_of
 
 router = APIRouter(tags=["events"], route_class=DirectRoute)
 
-Platform = Annotated[str, Path(json_schema_extra={"enum": list(platform_events.PARSERS)})]
+Platform = Annotated[str, Path(json_schema_extra={"enum": list(webhooks.PARSERS)})]
 MAX_SMALL = 20
 """Most events that are checked in the event loop."""
 SOURCE_SECONDS = 5.0
@@ -211,12 +210,12 @@ def _handshake_or_events(platform: str, value: Any) -> Response | list[Event]:
     if (answer := webhooks.PLATFORMS[platform].handshake(value)) is not None:
         return JSONResponse(answer)
     # nobody could send it in parts
-    return platform_events.parse_events(platform, value, most=None)
+    return webhooks.parse_events(platform, value, most=None)
 
 
 def _readable(platform: str, value: Any) -> list[Event]:
     """Return a platform's events. Raises `InvalidInput` if none can be read."""
-    events = platform_events.parse_events(platform, value)
+    events = webhooks.parse_events(platform, value)
     broken = [event for event in events if isinstance(event, Broken)]
     if broken and all(isinstance(event, BotAccount | Broken | ChatIn) for event in events):
         reason = "; ".join(f"{event.where}: {event.reason}" for event in broken[:MAX_NAMED])

@@ -1,6 +1,5 @@
 """`/v1/memories` and `/v1/documents`: written by hand, listed, changed, corrected and deleted."""
 
-from dataclasses import asdict
 from typing import Annotated, Literal
 from uuid import UUID
 
@@ -191,7 +190,7 @@ def post_document(
         api.waker.wake_up("embed")
     else:
         response.status_code = 200
-    return DocumentReceipt(**asdict(kept), document_id=name, request_id=trace_id)
+    return DocumentReceipt(**kept.model_dump(), document_id=name, request_id=trace_id)
 
 
 @documents_router.get("/v1/documents", summary="List documents")
