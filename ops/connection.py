@@ -209,6 +209,13 @@ def open_database(settings: Settings) -> Database:
     return database
 
 
+def owner_url(settings: Settings, why: str) -> str:
+    """Return the URL of the tables' owner, which is needed for the reason `why`. Raises `SettingsError`."""
+    if settings.owner_database_url is None:
+        raise SettingsError(f"BACKSCROLL_OWNER_DATABASE_URL is not set: {why} (see `backscroll db roles`)")
+    return settings.owner_database_url.get_secret_value()
+
+
 def open_queue(settings: Settings) -> Celery:
     """Make the Celery application, which connects at its first use. Raises `SettingsError`."""
     from workers.app import make_app

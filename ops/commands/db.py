@@ -138,11 +138,7 @@ def role_url(server: Mapping[str, Any], user: str, password: str, database: str)
 
 
 def _owner_url(settings: Settings) -> str:
-    if settings.owner_database_url is None:
-        raise SettingsError(
-            "BACKSCROLL_OWNER_DATABASE_URL is not set: the owner creates the tables (see `backscroll db roles`)"
-        )
-    return settings.owner_database_url.get_secret_value()
+    return connection.owner_url(settings, "the owner creates the tables")
 
 
 def _show(state: DatabaseState, as_json: bool) -> None:

@@ -193,16 +193,12 @@ def _owner(settings: Settings) -> Iterator[Engine]:
     """Connect as the owner of the tables, for the time of the block."""
     from ops.local import migrate
 
-    if settings.owner_database_url is None:
-        raise SettingsError(
-            "BACKSCROLL_OWNER_DATABASE_URL is not set: embedding spaces are changed as the owner of the tables (see "
-            "`backscroll db roles`)"
-        )
+    url = connection.owner_url(settings, "embedding spaces are changed as the owner of the tables")
     if settings.maintenance_database_url is None:
         raise SettingsError(
             "BACKSCROLL_MAINTENANCE_DATABASE_URL is not set: a space is of all tenants, which only this role sees"
         )
-    with migrate.connected(settings.owner_database_url.get_secret_value()) as engine:
+    with migrate.connected(url) as engine:
         yield engine
 
 

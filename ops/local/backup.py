@@ -20,7 +20,7 @@ from ops.local.embedded.binaries import ProgramMissing, postgres_installations
 from ops.local.embedded.folder import make_folder
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.roles import DATABASE
-from ops.local.processes import cores
+from pipeline.clients import processors
 from pipeline.erasure import forget
 from pipeline.store.connections import trips
 from pipeline.store.connections.database import Database
@@ -258,7 +258,9 @@ def restore(
             try:
                 server.provide(STAGING)
                 program = postgres_program("pg_restore", version)
-                restore_dump(program, file, server.superuser_dsn(STAGING), min(JOBS, cores()), tell)
+                restore_dump(
+                    program, file, server.superuser_dsn(STAGING), min(JOBS, processors.available()), tell
+                )
                 tell("migrating its tables")
                 migrate.upgrade(server.dsn("owner", database=STAGING))
                 tell("forgetting again what was forgotten since")
@@ -276,15 +278,9 @@ def has_cluster(data_dir: Path) -> bool:
     return any(data_dir.glob("postgres-[0-9][0-9]"))
 
 
-@contextlib.contextmanager
-def _database(server: EmbeddedPostgres, name: str) -> Iterator[Database]:
-    database = Database(
-        server.dsn("app", database=name), server.dsn("maintenance", database=name), pool_size=2
-    )
-    try:
-        yield database
-    finally:
-        database.close()
+def _database(server: EmbeddedPostgres, name: str) -> contextlib.closing[Database]:
+    app, maintenance = server.dsn("app", database=name), server.dsn("maintenance", database=name)
+    return contextlib.closing(Database(app, maintenance, pool_size=2))
 
 
 def _suppressed(server: EmbeddedPostgres) -> list[Forgotten] | None:

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from ops.local import forks
 from ops.local.embedded.process import children
 from ops.local.forks import PYTHON
-from pipeline.clients import http_embedder
+from pipeline.clients import http_embedder, processors
 from schemas.settings import PREFIX, Settings
 from workers import queues
 
@@ -121,7 +121,7 @@ def beat_command(directory: Path) -> list[str]:
 
 def api_command(settings: Settings) -> list[str]:
     """Make the command of the HTTP API, with host, port and processes of the settings."""
-    processes = settings.api_processes or min(API_PROCESSES, cores())
+    processes = settings.api_processes or min(API_PROCESSES, processors.available())
     where = ("--host", settings.host, "--port", str(settings.port))
     return [*PYTHON, "workers.api", *where, "--processes", str(processes)]
 
@@ -129,11 +129,6 @@ def api_command(settings: Settings) -> list[str]:
 def metrics_command(*options: str) -> list[str]:
     """Make the command of the process that serves `/metrics`, where the settings say."""
     return [*PYTHON, "workers.metrics", *options]
-
-
-def cores() -> int:
-    """Count the cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def flower_command(port: int) -> list[str]:

@@ -27,7 +27,6 @@ from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.store import llm_calls
 from pipeline.store.chats import chats
 from pipeline.store.erasure import derived, retention
-from pipeline.store.erasure import derived as store
 from pipeline.store.jobs import jobs
 from pipeline.store.memories import learned
 from pipeline.store.memories.learned import MemoryEvidence
@@ -156,9 +155,9 @@ def remove_derived(
 ) -> Removed:
     """Remove data derived from a chat's messages, which read `texts`, and sessions: about `limit` rows, or all."""
     llm_calls.drop_answers_of_chat(connection, chat_id)
-    sessions = store.with_pointers(connection, session_ids)
+    sessions = derived.with_pointers(connection, session_ids)
     unlearned = unlearn(connection, tenant_id, message_ids, sessions)
-    gone = store.drop_memories(
+    gone = derived.drop_memories(
         connection,
         tenant_id,
         chat_id,
@@ -168,9 +167,9 @@ def remove_derived(
         limit=limit,
     )
     rolled_up = [f"rollup:{session}" for session in rollups.clear(connection, tenant_id, sessions)]
-    gone += store.drop_recalling_items(connection, tenant_id, rolled_up)
-    of_memories = _redact(connection, tenant_id, [*store.memory_items([*unlearned, *gone]), *rolled_up])
-    log = _redact(connection, tenant_id, store.items_of(message_ids, sessions), chat_id, texts, limit)
+    gone += derived.drop_recalling_items(connection, tenant_id, rolled_up)
+    of_memories = _redact(connection, tenant_id, [*derived.memory_items([*unlearned, *gone]), *rolled_up])
+    log = _redact(connection, tenant_id, derived.items_of(message_ids, sessions), chat_id, texts, limit)
     return Removed(
         memories=len(unlearned) + len(gone) + of_memories.memories + log.memories,
         queries=of_memories.queries + log.queries,
@@ -196,15 +195,15 @@ def remove_ahead(connection: Connection, tenant_id: str, chat_id: str, message_i
 
 def remove_with_memories(connection: Connection, tenant_id: str, memory_ids: Sequence[UUID]) -> Removed:
     """Remove what was derived from deleted memories."""
-    gone = store.drop_recalling(connection, tenant_id, memory_ids)
-    taken = _redact(connection, tenant_id, store.memory_items([*memory_ids, *gone]))
+    gone = derived.drop_recalling(connection, tenant_id, memory_ids)
+    taken = _redact(connection, tenant_id, derived.memory_items([*memory_ids, *gone]))
     return Removed(memories=len(gone) + taken.memories, queries=taken.queries)
 
 
 def remove_answers(connection: Connection, tenant_id: str, memory_ids: Sequence[UUID]) -> Removed:
     """Remove remembered answers that may rest on memories which have changed; the memories stay."""
-    gone = store.drop_recalling(connection, tenant_id, memory_ids)
-    taken = _redact(connection, tenant_id, store.memory_items(gone))
+    gone = derived.drop_recalling(connection, tenant_id, memory_ids)
+    taken = _redact(connection, tenant_id, derived.memory_items(gone))
     return Removed(memories=len(gone) + taken.memories, queries=taken.queries)
 
 
@@ -224,8 +223,8 @@ def _redact(
     if not items and not texts:
         return Removed()
     redacted = query_log.redact(connection, items, chat_id, texts, limit)
-    late = store.drop(connection, tenant_id, sorted(redacted.memories))
-    of_late = _redact(connection, tenant_id, store.memory_items(late))
+    late = derived.drop(connection, tenant_id, sorted(redacted.memories))
+    of_late = _redact(connection, tenant_id, derived.memory_items(late))
     return Removed(
         memories=len(late) + of_late.memories,
         queries=redacted.fresh + of_late.queries,

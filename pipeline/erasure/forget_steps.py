@@ -19,7 +19,6 @@ from pipeline.store import api_keys, identities
 from pipeline.store.chats import chats, membership
 from pipeline.store.connections.transactions import batched
 from pipeline.store.erasure import derived as derived_rows
-from pipeline.store.erasure import derived as made
 from pipeline.store.erasure import erasure as store
 from pipeline.store.erasure import retention
 from pipeline.store.erasure import suppression as suppression_list
@@ -163,7 +162,7 @@ class SubjectDeletion:
                 chat = chats.lock_exclusively(connection, chat_id)
                 if chat is None:
                     return
-                longest = made.longest(connection, ids, SAMPLE_OF_A_BATCH)
+                longest = derived_rows.longest(connection, ids, SAMPLE_OF_A_BATCH)
                 # A sender's clock may run ahead, and an edit of a user's message does not say whose it is.
                 after = None if self.subject.kind == "user" else self.receipt.until
                 self._suppress_messages(connection, chat_id, ids, after)

@@ -25,7 +25,6 @@ from pipeline.store.connections.transactions import batched, persistently
 from pipeline.store.connections.trips import Statement
 from pipeline.store.jobs import jobs
 from pipeline.store.messages import accepting, edits
-from pipeline.store.messages import accepting as store
 from pipeline.store.messages.accepting import Sent
 from pipeline.store.operations import counters
 from pipeline.store.sessions import session_rows
@@ -76,7 +75,7 @@ class MessageLimits:
         if not self.may_concern(messages):
             return set()
         sent = [Sent(m.external_id, key_of(m.session_key, m.thread), m.sent_at) for m in messages]
-        return store.find_pruned(connection, chat_id, sent, age=self.age, per_chat=self.per_chat)
+        return accepting.find_pruned(connection, chat_id, sent, age=self.age, per_chat=self.per_chat)
 
 
 UNLIMITED = MessageLimits()

@@ -29,7 +29,6 @@ from pipeline.store.connections.transactions import batched, persistently
 from pipeline.store.erasure import suppression as suppression_list
 from pipeline.store.jobs import jobs
 from pipeline.store.messages import edits, message_rows
-from pipeline.store.messages import edits as store
 from pipeline.store.messages.edits import StoredMessage
 from schemas.masking import has_mask
 from schemas.messages import MessageIn
@@ -154,7 +153,7 @@ class _Stored:
         chat = chats.get_current(connection, chat_id)
         into = chat.chat_id if chat else chat_id
         names = ids if into == chat_id else chat_moves.names(connection, chat_id, into, ids)
-        there = store.stored_messages(connection, into, names)
+        there = edits.stored_messages(connection, into, names)
         return cls(
             sent_as=chat_id,
             chat_id=into,
@@ -191,7 +190,7 @@ def move(
         with database.tenant(tenant_id) as connection:
             suppression_list.lock(connection, tenant_id, chat_id)
             chat = chats.lock_exclusively(connection, chat_id)
-            held = store.lock_messages(connection, chat_id, [move.id for move in batch]) if chat else []
+            held = edits.lock_messages(connection, chat_id, [move.id for move in batch]) if chat else []
             if chat is None or not held:
                 return 0
             there = {message.id: message for message in held}
@@ -205,8 +204,8 @@ def move(
                 if move.message.closes_session and is_named(there[move.id].session_key)
             ]
             if closes:
-                store.drop_closes(connection, chat_id, closes)
-            store.redate(
+                edits.drop_closes(connection, chat_id, closes)
+            edits.redate(
                 connection,
                 chat_id,
                 [(m.id, m.message.external_id, m.message.position, m.message.sent_at) for m in present],
@@ -225,7 +224,7 @@ def _place(
     connection: Connection,
     tenant_id: str,
     chat: Chat,
-    placed: Sequence[store.LockedMessage],
+    placed: Sequence[edits.LockedMessage],
     touched: Sequence[Session],
     policy: SessionPolicy,
 ) -> None:
@@ -235,13 +234,13 @@ def _place(
     # while waiting, they do not count in the sessions that they leave
     ids = [message.id for message in placed]
     policy = policy.for_chat(chat)
-    arrived = store.arrive_anew(connection, tenant_id, chat.chat_id, ids)
+    arrived = edits.arrive_anew(connection, tenant_id, chat.chat_id, ids)
     emptied = [
         session
         for session in touched
         if not session_ranges.split_unless_empty(connection, tenant_id, session, chat.language, policy)
     ]
-    store.set_aside(connection, [session.id for session in emptied])
+    edits.set_aside(connection, [session.id for session in emptied])
     if policy.memory:
         place.update_sessions(connection, tenant_id, {chat.chat_id: chat}, arrived, policy)
     message_rows.forget_arrivals(connection, ids)
@@ -257,7 +256,7 @@ def _successors(
     connection: Connection,
     chat_id: str,
     emptied: Sequence[Session],
-    placed: Sequence[store.LockedMessage],
+    placed: Sequence[edits.LockedMessage],
     now_at: Mapping[int, datetime],
 ) -> dict[int, int]:
     """Map emptied sessions to those that have their first message now, if any."""

@@ -16,7 +16,6 @@ from pipeline.memories import statements
 from pipeline.memories.statements import seen_in
 from pipeline.people import identities as people
 from pipeline.store import identities
-from pipeline.store import identities as identity_rows
 from pipeline.store.chats.membership import EVERYWHERE, Seen
 from pipeline.store.connections.database import Database
 from pipeline.store.memories import entity_graph as store
@@ -186,7 +185,7 @@ def user_page(database: Database, tenant_id: str, any_id: str, filters: UserFilt
         seen, _ = statements.seen_in(connection, filters.chat_id, any_id)
         visible = EVERYWHERE if seen is None else seen.visible
         person = people.person(connection, any_id, visible)
-        ids = identity_rows.ids_of(connection, any_id)
+        ids = identities.ids_of(connection, any_id)
         rows = memory_search.known_of_person(
             connection, ids, visible, after=filters.after, limit=filters.limit
         )

@@ -125,7 +125,7 @@ def test_no_way_leads_around_a_flag(database: Database, session: str, held: Held
     assert stated == {("running", "it waits, as BACKSCROLL_SESSION_MEMORY_ENABLED is off")}
     # When whoever knows of no flag mends what is missing
     (tenant,) = collect.tenant_data(database, {TENANT: [MEMORY.chat_id]}, SESSION_POLICY)
-    collect.mend_tenant(database, tenant, SESSION_POLICY)
+    list(collect.mend_tenant(database, tenant, SESSION_POLICY))
     # Then nothing is done, and nothing is sent
     work(off, "summarize", "extract", "rollup", "backfill", "embed")
     assert server.requests == []

@@ -263,14 +263,17 @@ def _sessions_match(connection: Connection, chat_id: str, rules: SessionPolicy) 
 JOBS_PER_TRANSACTION = 5000
 
 
-def mend_tenant(database: Database, tenant: TenantData, rules: SessionPolicy) -> list[str]:
-    """Repair a tenant's findings, and return a sentence for each repair."""
-    return [
-        *_recount(database, tenant),
-        *_cut_anew(database, tenant, rules),
-        *_enqueue(database, tenant, rules),
-        *_delete_orphans(database, tenant),
-    ]
+def mend_tenant(database: Database, tenant: TenantData, rules: SessionPolicy) -> Iterator[str]:
+    """Repair a tenant's findings; yield a sentence for each repair."""
+    yield from _recount(database, tenant)
+    for chat_id in tenant.differing:
+        with database.tenant(tenant.tenant_id) as connection:
+            session_ranges.sessionize_anew(connection, tenant.tenant_id, chat_id, rules)
+        yield f"cut chat {chat_id} into sessions anew"
+    yield from _enqueue(database, tenant, rules)
+    if tenant.orphans:
+        with database.tenant(tenant.tenant_id) as connection:
+            yield f"deleted {checks.delete_orphans(connection):,} vectors without a row"
 
 
 def mend_indexes(connection: Connection, missing: Sequence[str], unread: Sequence[str]) -> Iterator[str]:
@@ -298,13 +301,6 @@ def _recount(database: Database, tenant: TenantData) -> Iterator[str]:
                 yield f"counted chat {chat_id} anew: {count:,} messages, not {chat.message_count:,}"
 
 
-def _cut_anew(database: Database, tenant: TenantData, rules: SessionPolicy) -> Iterator[str]:
-    for chat_id in tenant.differing:
-        with database.tenant(tenant.tenant_id) as connection:
-            session_ranges.sessionize_anew(connection, tenant.tenant_id, chat_id, rules)
-        yield f"cut chat {chat_id} into sessions anew"
-
-
 def _enqueue(database: Database, tenant: TenantData, rules: SessionPolicy) -> Iterator[str]:
     with database.tenant(tenant.tenant_id) as connection:
         statements = checks.missing_jobs(connection, summaries=rules.summaries)
@@ -325,9 +321,3 @@ def _enqueue(database: Database, tenant: TenantData, rules: SessionPolicy) -> It
                 break
         if total:
             yield f"enqueued {total:,} jobs of {kind} of tenant {tenant.tenant_id}"
-
-
-def _delete_orphans(database: Database, tenant: TenantData) -> Iterator[str]:
-    if tenant.orphans:
-        with database.tenant(tenant.tenant_id) as connection:
-            yield f"deleted {checks.delete_orphans(connection):,} vectors without a row"
