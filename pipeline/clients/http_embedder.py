@@ -106,7 +106,8 @@ class HttpEmbedder:
             batch = texts[len(vectors) : len(vectors) + self.batch_size]
             began = monotonic()
             try:
-                vectors += self._checked(self._prepared(batch), self._settings.embedding_timeout_seconds)
+                cut = [self._document_prefix + text[: self._settings.embedding_max_chars] for text in batch]
+                vectors += self._checked(cut, self._settings.embedding_timeout_seconds)
             except TimeoutError:
                 # the batch was too large for this server, or it hangs: one more call tells which
                 if slow or len(batch) == 1:
@@ -137,9 +138,6 @@ class HttpEmbedder:
     def _add_usage(self, tokens: int, request_id: str | None) -> None:
         before = getattr(self._usage, "so_far", Usage())
         self._usage.so_far = Usage(before.tokens + tokens, request_id)
-
-    def _prepared(self, texts: Sequence[str]) -> list[str]:
-        return [self._document_prefix + text[: self._settings.embedding_max_chars] for text in texts]
 
     def _of_question(self, text: str) -> Vector:
         """Embed a text without a prefix, within the time of a question."""

@@ -95,7 +95,7 @@ def admit(
         ("tokens", state.tokens_until, limits.tokens_per_minute),
     )
     for unit, until, per_minute in allowances:
-        left = _seconds_left(until, now) - BURST_SECONDS
+        left = ((until or now) - now).total_seconds() - BURST_SECONDS
         if per_minute is not None and left > 0:
             reason = f"{state.provider} is asked for {per_minute:,} {unit} a minute, and not for another {left:.0f} s"
             return Wait(reason=reason, seconds=left, retry_after=left)
@@ -104,10 +104,6 @@ def admit(
         requests_until=_used(state.requests_until, now, 1, limits.requests_per_minute),
         tokens_until=_used(state.tokens_until, now, tokens, limits.tokens_per_minute),
     )
-
-
-def _seconds_left(until: datetime | None, now: datetime) -> float:
-    return 0.0 if until is None else (until - now).total_seconds()
 
 
 def _used(until: datetime | None, now: datetime, amount: int, per_minute: int | None) -> datetime | None:

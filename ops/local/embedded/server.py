@@ -164,7 +164,9 @@ class EmbeddedServer(ABC):
             otherwise.callback(os.close, descriptor)
             while not take(descriptor):
                 state = self._state()
-                if state and state.pid and self._lasts(state) and self._answers(state):
+                # one whose starter has ended gets a signal to end
+                lasts = state and (exists(state.started_by) or not ENDS_WITH_STARTER)
+                if state and state.pid and lasts and self._answers(state):
                     return None
                 if time.monotonic() > deadline:
                     raise ServerFailed(
@@ -174,10 +176,6 @@ class EmbeddedServer(ABC):
                 time.sleep(POLL_SECONDS)
             otherwise.pop_all()
             return descriptor
-
-    def _lasts(self, state: ServerState) -> bool:
-        """Return whether the server will keep running: one whose starter has ended gets a signal to end."""
-        return exists(state.started_by) or not ENDS_WITH_STARTER
 
     def _launch(self, lock: int) -> None:
         launch = self._prepare()
