@@ -31,7 +31,7 @@ class Parameters:
     entity_hops: int = 0
     # least worth of a message, if more than that of `pipeline.recall.relevance`
     min_similarity: float = 0.0
-    # search only sessions that fit, see `pipeline.recall.narrowing`: as the judge says, or by at least this
+    # search only sessions that fit, see `pipeline.recall.gather`: as the judge says, or by at least this
     narrows: bool = False
     min_session_fit: float = 0.0
     daily_decay: float = 1.0

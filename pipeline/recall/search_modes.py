@@ -24,7 +24,7 @@ from pipeline.memories import statements
 from pipeline.recall import refine, relevance
 from pipeline.recall.find.candidates import retrieve
 from pipeline.recall.find.retrieved import RetrievedSession, sharing_topics, worth
-from pipeline.recall.narrowing import Narrowing, allowed, narrow
+from pipeline.recall.gather import Narrowing, allowed, narrow
 from pipeline.recall.pack.explain import as_line, message_hits, preview, rounded
 from pipeline.recall.profiles import PROFILES
 from pipeline.recall.rank.features import best_cosines

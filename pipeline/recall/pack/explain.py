@@ -6,9 +6,8 @@ from dataclasses import asdict
 from datetime import timedelta
 from types import MappingProxyType
 
-from pipeline.recall import narrowing
 from pipeline.recall.choose.lines import display_name
-from pipeline.recall.gather import Ranked
+from pipeline.recall.gather import MESSAGE_WEIGHT, Ranked
 from pipeline.recall.profiles import OTHER_QUERY_WEIGHT, Parameters
 from pipeline.recall.rank import features, rank
 from pipeline.recall.rank.rank import Scored
@@ -179,7 +178,7 @@ def _of_profile(parameters: Parameters, results: Ranked) -> dict[str, float]:
     if parameters.daily_decay < 1:
         constants["fading"] = rank.FADING_SHARE
     if results.narrowing is not None:
-        constants["best_message"] = narrowing.MESSAGE_WEIGHT
+        constants["best_message"] = MESSAGE_WEIGHT
     return constants
 
 
