@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 import structlog
 
-from pipeline.clients import webhook
+from pipeline.clients import http_calls
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Handler
 from pipeline.platforms import webhooks
@@ -64,7 +64,7 @@ def add(
 
     Raises `NotFound` for an unknown chat, `InvalidInput` for a URL that is not allowed, `DatabaseUnavailable`.
     """
-    webhook.require_allowed(wanted.url, settings)
+    http_calls.require_webhook_allowed(wanted.url, settings)
     secret = str(webhooks.PLATFORMS["standard"].secret.new())
     with database.tenant(tenant_id) as connection:
         chat = chats.require_current(connection, wanted.chat_id)
@@ -144,7 +144,7 @@ def _send(database: Database, tenant_id: str, claim: Claim, settings: Settings) 
         runner.renew(database, claim, settings.lease_seconds)
         webhook_id = f"digest_{digest_id}_{due:%Y%m%dT%H%MZ}"
         headers = webhooks.standard_headers(row.secret, webhook_id, body, int(time.time()))
-        webhook.send(row.url, headers, body, settings)
+        http_calls.send_webhook(row.url, headers, body, settings)
     except (InvalidInput, NotFound, ProviderUnavailable) as error:
         failure = error
     with database.tenant(tenant_id) as connection:

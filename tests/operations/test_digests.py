@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from pipeline.clients import webhook
+from pipeline.clients import http_calls
 from pipeline.erasure import forget
 from pipeline.ingest import accept
 from pipeline.jobs import runner
@@ -285,7 +285,7 @@ REFUSED = [
 @pytest.mark.parametrize(("hosts", "url"), REFUSED)
 def test_only_hosts_that_the_operator_names_are_sent_to(hosts: str | None, url: str) -> None:
     with pytest.raises(InvalidInput, match="url: ") as refused:
-        webhook.require_allowed(url, settings_for(hosts))
+        http_calls.require_webhook_allowed(url, settings_for(hosts))
     assert refused.value.field == "url"
 
 
@@ -311,12 +311,12 @@ def test_an_allowed_name_that_means_a_private_address_is_refused(
     found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, 0)) for each in ("93.184.215.14", address)]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
     with pytest.raises(InvalidInput, match="is not public"):
-        webhook.send("https://hooks.example.org/x", {}, b"{}", settings_for("hooks.example.org"))
+        http_calls.send_webhook("https://hooks.example.org/x", {}, b"{}", settings_for("hooks.example.org"))
     # unless the operator names that, too
     listed = settings_for(f"hooks.example.org,93.184.215.14,{address}")
-    monkeypatch.setattr(webhook, "SECONDS", 0.2)
+    monkeypatch.setattr(http_calls, "WEBHOOK_SECONDS", 0.2)
     with pytest.raises(ProviderUnavailable):
-        webhook.send("https://hooks.example.org:9/x", {}, b"{}", listed)
+        http_calls.send_webhook("https://hooks.example.org:9/x", {}, b"{}", listed)
 
 
 def test_a_time_that_a_clock_skips_or_shows_twice_comes_once_a_day() -> None:
