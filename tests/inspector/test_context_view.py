@@ -15,7 +15,7 @@ from schemas.listing import ChatSummary, SessionSpan
 from tests.commands.conftest import Run
 from tests.conftest import EPOCH
 from tests.inspector.conftest import Page
-from workers.api.inspector.why import standalone
+from workers.api.inspector.why import NEAREST, standalone
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\" onmouseover='x' </pre></style>&lt;"
 
@@ -76,7 +76,11 @@ def test_the_page_tells_all_that_an_explanation_does(run: Run, tmp_path: Path) -
     html = file.read_text(encoding="utf-8")
     page = Page(html)
     assert page.dangers == ["style"]
-    told = "Evidence: | What decided: | by rarity | "
+    # the nearest misses with their words, and each reason once
+    missed = html.partition("<h2>Not shown")[2].partition("<details>")[0]
+    assert 1 <= missed.count("<tr>") - 1 <= NEAREST
+    assert len(re.findall(r"messages? <bdi[^>]*>below minimum", missed)) <= 1
+    told = "Evidence: | What decided: | by rarity | how near it is in meaning | "
     told += (
         "As the model sees it | words 0. | vectors # | no tokens were left | shown in exchanges | Not shown"
     )

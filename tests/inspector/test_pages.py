@@ -94,6 +94,39 @@ def test_the_query_log_says_how_surely_each_context_answers(standing: Standing) 
     assert listed["evidence"] == answer["evidence"] != "none"
 
 
+def test_the_query_log_is_on_each_chats_clock_and_tells_the_forgotten_from_the_empty(
+    standing: Standing,
+) -> None:
+    api, database = standing
+    asked = {"chat_id": CHAT, "query": "Where did Olek find his key?"}
+    contexts = [api.post("/v1/context", json=asked).json()["context_id"] for _ in range(2)]
+    with database.tenant(TENANT) as connection:
+        connection.execute(
+            text(
+                "UPDATE query_log SET shown = '{}', asked_at = '2026-05-30 22:30Z',"
+                " redacted_at = CASE WHEN context_id = :one THEN now() END WHERE context_id IN (:one, :other)"
+            ),
+            {"one": contexts[0], "other": contexts[1]},
+        )
+    with logged_in(api) as client:
+        log = client.get("/inspect/queries", params={"chat_id": CHAT}).text
+    # in Lisbon it was half past eleven
+    assert log.count("2026-05-30 23:30") == 2
+    assert log.count(">forgotten since<") == log.count(">empty<") == 1
+
+
+def test_a_chat_is_chosen_by_its_title_and_searched_on_its_page(standing: Standing) -> None:
+    api, _ = standing
+    with logged_in(api) as client:
+        for path in ("/inspect/ask", "/inspect/queries"):
+            assert f'<option value="{CHAT}">Harbour House</option>' in client.get(path).text
+        place = f"/inspect/chats/{quote(CHAT, safe='')}"
+        assert "<h2>Found" not in client.get(place, params={"words": " "}).text
+        found = client.get(place, params={"words": "cello case"}).text
+        assert "in the pocket for the rosin" in found.partition("Memory of this chat")[0]
+        assert client.get(place, params={"words": "x" * 8001}).status_code == 422
+
+
 def test_asking_for_an_inspection_is_not_recorded(standing: Standing) -> None:
     with logged_in(standing[0]) as client:
         before = client.get("/inspect/queries").text

@@ -63,6 +63,11 @@ _NAMED_PAGE = text(
     _PAGE.format(named="(strpos(lower(title), lower(:name)) > 0 OR starts_with(chat_id, :name))")
 )
 
+_NAMES = text("""
+    SELECT chat_id, title, time_zone FROM chats WHERE moved_to IS NULL
+        AND (CAST(:chats AS text[]) IS NULL OR chat_id = ANY(:chats)) ORDER BY chat_id LIMIT :limit
+""")
+
 
 def ensure_tenant(connection: Connection, tenant_id: str) -> None:
     """Create the tenant if it is new."""
@@ -159,6 +164,11 @@ def _one(rows: Iterable[Row[Any]]) -> Chat | None:
 def get(connection: Connection, chat_id: str) -> Chat | None:
     """Return a chat, or None if the tenant has none of that id."""
     return _one(run(connection, _GET, chat=chat_id))
+
+
+def names(connection: Connection, limit: int, chat_ids: Sequence[str] | None = None) -> list[Row[Any]]:
+    """Return `(chat_id, title, time_zone)` of the first chats by id, or of these."""
+    return list(run(connection, _NAMES, chats=chat_ids, limit=limit))
 
 
 def get_current(connection: Connection, chat_id: str) -> Chat | None:

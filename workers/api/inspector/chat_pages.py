@@ -10,22 +10,27 @@ from pydantic import Field
 from pipeline.memories import entities
 from pipeline.operations import lookup, status
 from pipeline.people import identities
+from pipeline.recall import search
 from pipeline.store import vector_spaces, vectors
 from pipeline.store.chats import chat_moves, chats
 from pipeline.store.messages import edits, message_rows
 from pipeline.store.operations import stats
 from pipeline.store.sessions import session_rows
+from schemas.context import Hit
 from schemas.errors import NotFound
 from schemas.listing import ChatFilter, SessionFilter
-from schemas.messages import Id, IdOrEmpty, Name, RowId
+from schemas.messages import MAX_QUERY_CHARS, Id, IdOrEmpty, Name, RowId
+from schemas.payloads import parse_payload
 from schemas.people import UserFilter
+from schemas.search import SearchQuery
 from workers.api.inspector.pages import PageRoute, go_to, page
-from workers.api.state import Api, Tenant
+from workers.api.state import Api, ApiState, Tenant
 
 router = APIRouter(prefix="/inspect", route_class=PageRoute, include_in_schema=False)
 
 ROWS = 50
 MESSAGES = 200
+FOUND = 20
 MEMORIES = 100
 LATEST = 5_000
 """Latest messages of a chat whose vectors a page counts."""
@@ -53,11 +58,18 @@ def get_chats(request: Request, api: Api, tenant: Tenant, wanted: Annotated[Chat
     return page(request, "chats", rows=rows, total=total, name=wanted.name, full=len(rows) == ROWS)
 
 
+class ChatView(SessionFilter):
+    """The parameters of a chat's page."""
+
+    words: Annotated[str, Field(max_length=MAX_QUERY_CHARS)] = ""
+    """What its messages are searched for."""
+
+
 @router.get("/chats/{chat_id}")
 def get_chat(
-    request: Request, api: Api, tenant: Tenant, chat_id: Id, wanted: Annotated[SessionFilter, Query()]
+    request: Request, api: Api, tenant: Tenant, chat_id: Id, wanted: Annotated[ChatView, Query()]
 ) -> Response:
-    """Show a chat: the progress of its memory, its members, and its sessions, latest first."""
+    """Show a chat: what is found in it, the progress of its memory, its members, and its sessions, latest first."""
     with api.database.tenant(tenant) as connection:
         chat = lookup.find_chat(connection, chat_id)
         rows = session_rows.listing(
@@ -69,10 +81,19 @@ def get_chat(
         chat=chat,
         rows=rows,
         wanted=wanted.status,
+        words=wanted.words,
+        found=_found(api, tenant, chat.chat_id, wanted.words.strip()),
         full=len(rows) == ROWS,
         progress=status.progress(api.database, tenant, [chat.chat_id], LATEST),
         members=identities.show_members(api.database, tenant, chat.chat_id),
     )
+
+
+def _found(api: ApiState, tenant: str, chat_id: str, words: str) -> list[Hit] | None:
+    if not words:
+        return None
+    query = parse_payload(SearchQuery, {"chat_id": chat_id, "query": words, "limit": FOUND})
+    return [*search(api.database, tenant, query, embedder=api.embedders, settings=api.settings).hits]
 
 
 @router.get("/sessions/{session_id}")

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import fields
 from datetime import datetime
 from typing import Annotated, Any, ClassVar
 from zoneinfo import ZoneInfo
@@ -11,6 +12,8 @@ from pydantic import Field
 
 from pipeline.operations import lookup, status
 from pipeline.recall import build_context, query_log
+from pipeline.recall.profiles import Weights
+from pipeline.store.chats import chats
 from pipeline.store.chats.chats import Chat
 from pipeline.store.search import query_log as log_rows
 from schemas.base import Closed
@@ -28,6 +31,11 @@ from workers.api.state import Api, Tenant
 COLOURS = 22
 # Hits whose sessions count as found on the time line.
 BEST_MESSAGES = 20
+NEAREST = 5
+"""Messages that were not shown, the best ones, told with their text; of all others the number."""
+CHOICES = 200
+"""Chats that a field completes."""
+MEANINGS = {field.name: field.metadata["means"] for field in fields(Weights)}
 
 
 def standalone(context: Context, question: str, chat: ChatSummary, sessions: Sequence[SessionSpan]) -> str:
@@ -75,7 +83,9 @@ def view(
             if hits
         ],
         "timeline": _timeline(context, why, sessions) if sessions else None,
-        "counted": Counter((dropped.kind, dropped.in_words()) for dropped in why.dropped).most_common(),
+        "meanings": MEANINGS,
+        "nearest": [hit for hit in why.messages if not hit.shown_in][:NEAREST],
+        "counted": Counter((each.kind, each.reason.replace("_", " ")) for each in why.dropped).most_common(),
         "shown": [(block.kind, item) for block in context.blocks for item in block.items],
         "fates": {
             (hit.kind, hit.id): f"shown in {hit.shown_in}"
@@ -138,9 +148,11 @@ class QuestionForm(Closed):
 
 
 @router.get("/ask")
-def get_ask(request: Request, form: Annotated[QuestionForm, Query()]) -> Response:
+def get_ask(request: Request, api: Api, tenant: Tenant, form: Annotated[QuestionForm, Query()]) -> Response:
     """Offer the form."""
-    return page(request, "ask", form=form, profiles=PROFILE_PURPOSES)
+    with api.database.tenant(tenant) as connection:
+        choices = chats.names(connection, CHOICES)
+    return page(request, "ask", form=form, profiles=PROFILE_PURPOSES, chats=choices)
 
 
 @router.post("/ask")
@@ -148,8 +160,9 @@ def post_ask(request: Request, api: Api, tenant: Tenant, form: Form[QuestionForm
     """Build a context as a bot would get it, without recording it, and explain it."""
     with api.database.tenant(tenant) as connection:
         chat = lookup.find_chat(connection, form.chat_id)
+        choices = chats.names(connection, CHOICES)
     values = _explained(api, tenant, chat, form)
-    return page(request, "ask", form=form, profiles=PROFILE_PURPOSES, chat=chat, **values)
+    return page(request, "ask", form=form, profiles=PROFILE_PURPOSES, chats=choices, chat=chat, **values)
 
 
 @router.get("/queries")
@@ -158,7 +171,12 @@ def get_queries(
 ) -> Response:
     """List the contexts that were served, latest first."""
     rows = query_log.listing(api.database, tenant, wanted.chat_id, ROWS, wanted.after)
-    return page(request, "queries", rows=rows, chat_id=wanted.chat_id, full=len(rows) == ROWS)
+    with api.database.tenant(tenant) as connection:
+        choices = chats.names(connection, CHOICES)
+        asked = chats.names(connection, ROWS, list({row.chat_id for row in rows}))
+    zones = {chat.chat_id: chat.time_zone for chat in asked}
+    full = len(rows) == ROWS
+    return page(request, "queries", rows=rows, zones=zones, chats=choices, chat_id=wanted.chat_id, full=full)
 
 
 @router.get("/queries/{context_id}")
