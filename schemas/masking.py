@@ -5,9 +5,9 @@ their check digit. A password that people tell each other has no shape, and stay
 """
 
 import re
-import string
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Literal
 
 import redact_secret
 
@@ -15,41 +15,63 @@ MASKED = "[masked: "
 """How a mask begins: `[masked: github token]`."""
 # no credential is shorter, and most names and short texts are
 _SHORTEST = 12
-# a name and a value such as `token: 3f2a…`: what follows may be anything
-_BY_CONTEXT = "contextual_secret"
-# as it is printed on cards, with their first digits, in groups or in one; no part of a longer number, IBAN or word
+# found otherwise, or not to be masked: `token: 3f2a…` may be followed by anything
+_NOT_TAKEN = {"contextual_secret", "connection_string_password"}
+# as it is printed on cards, with their first digits, in groups or in one; no part of a longer number, IBAN or word,
+# though the month in which it ends may follow
+_SPACE = " \u00a0\u2007\u2009\u202f"
+_GAP = rf"([{_SPACE}\u2010-\u2013-]?)"
 _CARD = re.compile(
-    r"(?<![A-Za-z0-9_./+-])(?<!\d{4}[ \u00a0])(?<![A-Z]\d\d[ \u00a0])(?:"
-    r"(?:4\d{3}|5[1-5]\d\d|2[2-7]\d\d|35\d\d|6(?:011|[245]\d\d))([ \u00a0-]?)\d{4}\1\d{4}\1\d{4}"
-    r"|3[47]\d\d([ \u00a0-]?)\d{6}\2\d{5}|3(?:0[0-5]|[68]\d)\d([ \u00a0-]?)\d{6}\3\d{4}"
-    r")(?![A-Za-z0-9_/-]|[.,:]\d|[ \u00a0]\d)"
+    rf"(?<![A-Za-z0-9_./+-])(?<!\d{{4}}[{_SPACE}])(?<![A-Z]\d\d[{_SPACE}])(?:"
+    rf"(?:4\d{{3}}|5[1-5]\d\d|2[2-7]\d\d|35\d\d|6(?:011|[245]\d\d)){_GAP}\d{{4}}\1\d{{4}}\1\d{{4}}"
+    rf"|3[47]\d\d{_GAP}\d{{6}}\2\d{{5}}|3(?:0[0-5]|[68]\d)\d{_GAP}\d{{6}}\3\d{{4}}"
+    rf")(?![A-Za-z0-9_/-]|[.,:{_SPACE}]\d(?!\d?[/-]\d\d|\d{{3}}[/-]\d\d))",
+    re.ASCII,
 )
-# what redact-secret does not know: each vendor states how its tokens begin
+# what redact-secret does not know: each vendor states how its tokens begin; not within a picture in Base64
 _UNKNOWN_SHAPES = re.compile(
-    r"(?<![\w+-])(?:(?P<backscroll_key>bks_[\w-]{43})(?![\w-])"
+    r"(?<![A-Za-z0-9])(?<![A-Za-z0-9+/]{64})(?:(?P<backscroll_key>bks_[\w-]{43})(?![\w-])"
     r"|(?P<discord_token>[MNO][\w-]{23,27}\.[\w-]{6}\.[\w-]{27,38})(?![\w.-])"
-    # not within a picture in Base64
-    r"|(?<!/)(?P<meta_token>EAA(?=[A-Za-z]*[0-9])[A-Za-z0-9]{80,})"
-    r"|(?<!/)(?P<google_token>(?:ya29\.|1//0)[\w-]{40,})"
+    r"|(?P<meta_token>EAA(?=[A-Za-z]*[0-9])[A-Za-z0-9]{80,})"
+    r"|(?P<google_token>(?:ya29\.|1//0)[\w-]{40,})"
     r"|(?P<api_key>(?:sk-(?=[A-Za-z]*[0-9])|shpss_)[A-Za-z0-9]{32,}|(?:xkeysib|tskey-(?:auth|api|client))-[\w-]{32,})"
     r"|(?P<access_token>(?:figd|sntrys|fo1|pscale_(?:tkn|pw|oauth)|syt|mct|tfp|CFPAT)[_-]"
-    r"(?=[\w-]*[0-9])(?=[\w-]*[A-Z])[\w=+-]{28,})"
+    r"(?=[\w-]{0,99}[0-9])(?=[\w-]{0,99}[A-Z])[\w=+-]{28,})"
     r"|(?P<secret_key>AGE-SECRET-KEY-1[A-Z0-9]{58}|nsec1[a-z0-9]{58}|xprv[A-Za-z0-9]{107})(?!\w))"
     r"|(?P<webhook>(?:hooks\.slack\.com/services|discord(?:app)?\.com/api/webhooks"
     r"|hooks\.zapier\.com/hooks/catch|webhook\.office\.com/webhookb2)/[\w/@-]{14,240})",
     re.ASCII,
 )
-_LONGEST_NAME = 64
-# a private key of which the rest is in another message
-_EDGE = re.compile(r"-----(BEGIN|END) [A-Z ]{0,40}PRIVATE KEY[A-Z ]{0,40}-----")
-_OF_KEYS, _LEAST_OF_KEY = string.ascii_letters + string.digits + "+/=\r\n", 64
-# the end of a sentence, which is no part of a token with dots
-_FULL_STOP = re.compile(r"\.(?=\s|$)")
-# a line's end or tab as JSON and code write it, whose letter is no part of what follows
-_ESCAPED_SPACE = re.compile(r"\\[nrt]")
+# `x://user:password@host` of any scheme, or the same percent-encoded; neither a port nor what stands for a password, as
+# words or variables do, nor at a host for examples, nor delivered with the name as password: `postgres:postgres@db`
+_PASSWORD = re.compile(
+    r"(?<=\w)(?:(%(?:25)*3A)|:)(?:\\?/|%(?:25)*2F){2}(?P<user>(?:(?!%(?:25)*3A)[^\s:/?#@\"'<>`\\\[]){0,128}+)"
+    r"(?(1)%(?:25)*3A|:)(?!\d{1,5}[?#&,;)])(?!(?:(?=[a-z]+@)(?P=user)"
+    r"|(?:my|your|db|secret|pass(?:word|wd|phrase)?|pwd?|user(?:name)?|[x_.*…-])+"
+    r"|[$#%]?[{(\[][^\s@]{0,256}|\$[a-z_]{1,64}\d?|%\w{1,64}%?)@)"
+    r"(?P<connection_string_password>(?:(?(1)(?!%(?:25)*2F))(?:[^\s/\"'<>`\\]|\\u)){1,256})(?(1)%(?:25)*40|@)"
+    r"(?=[^\s/@])(?!(?:[\w-]{1,63}\.){0,5}(?:example(?:\.(?:com|net|org))?|test|invalid)(?![\w.-]))",
+    re.IGNORECASE,
+)
+_WORDS = re.compile(r"[A-Z]?[a-z]+(?:[_-](?:[A-Z]?[a-z]+|[A-Z]+))+")
+# a private key, the rest of which may be in another message: lines of Base64 and headers in whatever quotes them
+_EDGE = re.compile(r"----[- ](BEGIN|END) [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,40}[- ]----")
+_BASE64, _LEAST_OF_KEY = "[A-Za-z0-9+/=]{16,}", 64
+_QUOTED = r"[\s>#|\"'+\\,*]*+"
+_BODY = re.compile(
+    rf"(?:{_QUOTED}(?:[A-Z][A-Za-z-]{{2,30}}: [^\n]{{0,200}}+|{_BASE64}+))*+"
+    rf"(?:{_QUOTED}[A-Za-z0-9+/=]{{0,15}}(?:{_QUOTED}----[- ]END [A-Z0-9 ]{{0,80}}[- ]----|\Z))?"
+)
+# a sign as URLs, JSON and code write it, and the end of a sentence, which is no part of a token with dots
+_WRITTEN = re.compile(r"%(?:25)*([0-7][0-9A-Fa-f])|\\u00([0-7][0-9A-Fa-f])|\\[nrt]|(?<!\.)\.++(?=\s|\Z)")
+# what is joined with a token: the first part of a long name, or an underscore after it
+_JOINED = re.compile(r"(?<![\w.-])(?=[\w.-]{20})([^\W_]*+)[_.-]|(?<=\w)[_-](?![\w-])")
+_MOST_JOINED = 4
+# lines that redact-secret reads at once: of some long ones each word, for seconds
+_PIECE = re.compile(r".{4000}[^\n]{0,4000}+\S*+|.+", re.DOTALL)
 # Where a JSON Web Token may begin, redact-secret reads to the end of the word: of a word with thousands, for seconds.
-_BEGINS_JWT, _MOST_JWTS = "eyJ", 64
-_WITHIN_A_WORD = re.compile(f"(?<=[A-Za-z0-9_-]){_BEGINS_JWT}")
+_WITHIN_A_WORD = re.compile("(?<=[A-Za-z0-9_-])eyJ")
+_Span = tuple[int, int, str]
 _mode: Literal["mask", "keep"] = "mask"
 
 
@@ -68,59 +90,54 @@ def masked(text: str) -> str:
     if _mode == "keep" or len(text) < _SHORTEST:
         return text
     # of the same length, so that what is found there is here
-    scanned = _ESCAPED_SPACE.sub("  ", _FULL_STOP.sub(" ", text))
-    if scanned.count(_BEGINS_JWT) > _MOST_JWTS:
-        scanned = _WITHIN_A_WORD.sub("xxx", scanned)
-    found = [f for f in redact_secret.scan(scanned) if f.type != _BY_CONTEXT]
-    for finding in reversed(found):
-        secret = text[finding.start : finding.end]
-        if secret.isalpha() and text.endswith(f"/{secret}:", 0, finding.start):
-            # what is delivered with the name as its password: `postgres:postgres@localhost`
-            continue
-        text = f"{text[: finding.start]}{_note(finding.type)}{text[finding.end :]}"
-    text = _replaced(_UNKNOWN_SHAPES, text, lambda found: _note(str(found.lastgroup)))
-    for edge in reversed([*_EDGE.finditer(text)]):
-        text = _without_half(text, edge)
-    return _replaced(_CARD, text, lambda card: _note("card number") if _checks(card[0]) else card[0])
-
-
-def _replaced(shape: re.Pattern[str], text: str, note: Callable[[re.Match[str]], str]) -> str:
+    plain = _WRITTEN.sub(lambda sign: chr(int(sign[1] or sign[2] or "20", 16)).rjust(len(sign[0])), text)
     parts, at = [], 0
-    for found in shape.finditer(_ESCAPED_SPACE.sub("  ", text)):
-        parts += [text[at : found.start()], note(found)]
-        at = found.end()
+    for start, end, kind in sorted([*_known(plain), *_shaped(plain, text), *_of_keys(plain)]):
+        if start >= at:
+            parts += [text[at:start], f"{MASKED}{kind.replace('_', ' ')}]"]
+        at = max(at, end)
     return "".join([*parts, text[at:]])
 
 
-def masked_json(value: Any, name: str = "") -> Any:
-    """Mask all texts and keys of a JSON value, each text as `key=text`, as the key may tell what it is."""
-    if isinstance(value, str):
-        # the end of a long name tells as much
-        given = f"{name[-_LONGEST_NAME:]}="
-        named = masked(given + value) if name else ""
-        return named.removeprefix(given) if named.startswith(given) else masked(value)
-    if isinstance(value, dict):
-        return {masked(str(key)): masked_json(inner, str(key)) for key, inner in value.items()}
-    return [masked_json(inner, name) for inner in value] if isinstance(value, list | tuple) else value
+def _known(plain: str) -> Iterator[_Span]:
+    for _ in range(1 + _MOST_JOINED):
+        for piece in _PIECE.finditer(plain):
+            for found in redact_secret.scan(_WITHIN_A_WORD.sub("xxx", piece[0])):
+                if found.type not in _NOT_TAKEN and not _is_placeholder(piece[0][found.start : found.end]):
+                    yield piece.start() + found.start, piece.start() + found.end, found.type
+        plain = _JOINED.sub(r"\1 ", plain)
+
+
+def _shaped(plain: str, text: str) -> Iterator[_Span]:
+    for found in (*_UNKNOWN_SHAPES.finditer(plain), *_PASSWORD.finditer(text)):
+        kind = str(found.lastgroup)
+        if found.re is _PASSWORD or not _is_placeholder(found[kind]):
+            yield *found.span(kind), kind
+    yield from ((*card.span(), "card number") for card in _CARD.finditer(plain) if _checks(card[0]))
+
+
+def _of_keys(plain: str) -> Iterator[_Span]:
+    """Find what follows the beginning of a private key or stands before its end, as the other may be missing."""
+    backwards = plain[::-1]
+    for edge in _EDGE.finditer(plain):
+        begins = edge[1] == "BEGIN"
+        body = _BODY.match(*(plain, edge.end()) if begins else (backwards, len(plain) - edge.start()))
+        if body and sum(map(len, re.findall(_BASE64, body[0]))) >= _LEAST_OF_KEY:
+            yield (
+                *((edge.start(), body.end()) if begins else (len(plain) - body.end(), edge.end())),
+                "private key",
+            )
+
+
+def _is_placeholder(token: str) -> bool:
+    """Tell whether a token is made of words, or half of it of one sign or of signs in their order."""
+    steps = sum(0 <= ord(after) - ord(before) <= 1 for before, after in pairwise(token))
+    return 2 * steps >= len(token) or _WORDS.fullmatch(token) is not None
 
 
 def has_mask(text: str) -> bool:
     """Tell whether something was masked in a text."""
     return MASKED in text
-
-
-def _note(kind: str) -> str:
-    return f"{MASKED}{kind.replace('_', ' ')}]"
-
-
-def _without_half(text: str, edge: re.Match[str]) -> str:
-    """Mask the part of a private key after its beginning or before its end; the other is missing."""
-    before, after = text[: edge.start()], text[edge.end() :]
-    if edge[1] == "BEGIN":
-        rest = after.lstrip(_OF_KEYS)
-        return text if len(after) - len(rest) < _LEAST_OF_KEY else f"{before}{_note('private key')}{rest}"
-    rest = before.rstrip(_OF_KEYS)
-    return text if len(before) - len(rest) < _LEAST_OF_KEY else f"{rest}{_note('private key')}{after}"
 
 
 def _checks(card: str) -> bool:

@@ -40,8 +40,7 @@ from pipeline.platforms.records import (
 )
 from schemas.base import FROM_PLATFORM
 from schemas.errors import InvalidInput
-from schemas.masking import masked_json
-from schemas.messages import ChatIn, MessageIn, clean_json
+from schemas.messages import MAX_JSON_DEPTH, ChatIn, MessageIn, masked_json
 from schemas.payloads import DeletionEvent, EditEvent, QueuedIngest, parse_payload
 
 _WHICH_CHAT = "chat_id is missing: put it on the line, on a chat line above, or say --chat"
@@ -104,7 +103,7 @@ class Reader:
                 case "row":
                     row, of = raw.get("row"), raw.get("of")
                     if isinstance(row, dict) and isinstance(of, str):
-                        yield Carried(where=where, of=of, row=masked_json(clean_json(row)))
+                        yield Carried(where=where, of=of, row=masked_json(row, "row", MAX_JSON_DEPTH))
                     else:
                         yield Broken(where=where, reason="of or row is missing")
                 case other:
