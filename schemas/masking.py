@@ -5,9 +5,9 @@ their check digit. A password that people tell each other has no shape, and stay
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import redact_secret
 
@@ -17,23 +17,20 @@ MASKED = "[masked: "
 _SHORTEST = 12
 # found otherwise, or not to be masked: `token: 3f2a…` may be followed by anything
 _NOT_TAKEN = {"contextual_secret", "connection_string_password"}
-# as it is printed on cards, with their first digits, in groups or in one; no part of a longer number, IBAN or word,
-# though the month in which it ends may follow
+# as printed on cards, with their first digits; no part of a longer number, IBAN or word; its last month may follow
 _SPACE = " \u00a0\u2007\u2009\u202f"
 _GAP = rf"([{_SPACE}\u2010-\u2013-]?)"
 _CARD = re.compile(
     rf"(?<![A-Za-z0-9_./+-])(?<!\d{{4}}[{_SPACE}])(?<![A-Z]\d\d[{_SPACE}])(?:"
     rf"(?:4\d{{3}}|5[1-5]\d\d|2[2-7]\d\d|35\d\d|6(?:011|[245]\d\d)){_GAP}\d{{4}}\1\d{{4}}\1\d{{4}}"
     rf"|3[47]\d\d{_GAP}\d{{6}}\2\d{{5}}|3(?:0[0-5]|[68]\d)\d{_GAP}\d{{6}}\3\d{{4}}"
-    rf")(?![A-Za-z0-9_/-]|[.,:{_SPACE}]\d(?!\d?[/-]\d\d|\d{{3}}[/-]\d\d))",
-    re.ASCII,
+    rf")(?![A-Za-z0-9_/-]|[.,:{_SPACE}\u2010-\u2013]\d(?!\d?[/-]\d\d|\d{{3}}[/-]\d\d))"
 )
 # what redact-secret does not know: each vendor states how its tokens begin; not within a picture in Base64
 _UNKNOWN_SHAPES = re.compile(
     r"(?<![A-Za-z0-9])(?<![A-Za-z0-9+/]{64})(?:(?P<backscroll_key>bks_[\w-]{43})(?![\w-])"
     r"|(?P<discord_token>[MNO][\w-]{23,27}\.[\w-]{6}\.[\w-]{27,38})(?![\w.-])"
-    r"|(?P<meta_token>EAA(?=[A-Za-z]*[0-9])[A-Za-z0-9]{80,})"
-    r"|(?P<google_token>(?:ya29\.|1//0)[\w-]{40,})"
+    r"|(?P<meta_token>EAA(?=[A-Za-z]*[0-9])[A-Za-z0-9]{80,})|(?P<google_token>(?:ya29\.|1//0)[\w-]{40,})"
     r"|(?P<api_key>(?:sk-(?=[A-Za-z]*[0-9])|shpss_)[A-Za-z0-9]{32,}|(?:xkeysib|tskey-(?:auth|api|client))-[\w-]{32,})"
     r"|(?P<access_token>(?:figd|sntrys|fo1|pscale_(?:tkn|pw|oauth)|syt|mct|tfp|CFPAT)[_-]"
     r"(?=[\w-]{0,99}[0-9])(?=[\w-]{0,99}[A-Z])[\w=+-]{28,})"
@@ -47,7 +44,7 @@ _UNKNOWN_SHAPES = re.compile(
 _PASSWORD = re.compile(
     r"(?<=\w)(?:(%(?:25)*3A)|:)(?:\\?/|%(?:25)*2F){2}(?P<user>(?:(?!%(?:25)*3A)[^\s:/?#@\"'<>`\\\[]){0,128}+)"
     r"(?(1)%(?:25)*3A|:)(?!\d{1,5}[?#&,;)])(?!(?:(?=[a-z]+@)(?P=user)"
-    r"|(?:my|your|db|secret|pass(?:word|wd|phrase)?|pwd?|user(?:name)?|[x_.*…-])+"
+    r"|(?:my|your|db|secret|pass(?:word|wd|phrase)?|pwd?|user(?:name)?|[x_.*…•-])+"
     r"|[$#%]?[{(\[][^\s@]{0,256}|\$[a-z_]{1,64}\d?|%\w{1,64}%?)@)"
     r"(?P<connection_string_password>(?:(?(1)(?!%(?:25)*2F))(?:[^\s/\"'<>`\\]|\\u)){1,256})(?(1)%(?:25)*40|@)"
     r"(?=[^\s/@])(?!(?:[\w-]{1,63}\.){0,5}(?:example(?:\.(?:com|net|org))?|test|invalid)(?![\w.-]))",
@@ -56,8 +53,7 @@ _PASSWORD = re.compile(
 _WORDS = re.compile(r"[A-Z]?[a-z]+(?:[_-](?:[A-Z]?[a-z]+|[A-Z]+))+")
 # a private key, the rest of which may be in another message: lines of Base64 and headers in whatever quotes them
 _EDGE = re.compile(r"----[- ](BEGIN|END) [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,40}[- ]----")
-_BASE64, _LEAST_OF_KEY = "[A-Za-z0-9+/=]{16,}", 64
-_QUOTED = r"[\s>#|\"'+\\,*]*+"
+_QUOTED, _BASE64, _LEAST_OF_KEY = r"(?:[\s>#|\"'+\\,*]|-(?!-))*+", "[A-Za-z0-9+/=]{16,}", 64
 _BODY = re.compile(
     rf"(?:{_QUOTED}(?:[A-Z][A-Za-z-]{{2,30}}: [^\n]{{0,200}}+|{_BASE64}+))*+"
     rf"(?:{_QUOTED}[A-Za-z0-9+/=]{{0,15}}(?:{_QUOTED}----[- ]END [A-Z0-9 ]{{0,80}}[- ]----|\Z))?"
@@ -65,13 +61,13 @@ _BODY = re.compile(
 # a sign as URLs, JSON and code write it, and the end of a sentence, which is no part of a token with dots
 _WRITTEN = re.compile(r"%(?:25)*([0-7][0-9A-Fa-f])|\\u00([0-7][0-9A-Fa-f])|\\[nrt]|(?<!\.)\.++(?=\s|\Z)")
 # what is joined with a token: the first part of a long name, or an underscore after it
-_JOINED = re.compile(r"(?<![\w.-])(?=[\w.-]{20})([^\W_]*+)[_.-]|(?<=\w)[_-](?![\w-])")
-_MOST_JOINED = 4
-# lines that redact-secret reads at once: of some long ones each word, for seconds
-_PIECE = re.compile(r".{4000}[^\n]{0,4000}+\S*+|.+", re.DOTALL)
-# Where a JSON Web Token may begin, redact-secret reads to the end of the word: of a word with thousands, for seconds.
+_JOINED, _MOST_JOINED = re.compile(r"(?<![\w.:-])(?=[\w.:-]{20})([^\W_]*+)[_.:-]|(?<=\w)[_-](?![\w-])"), 4
+# redact-secret reads long lines once for some of their words, and words once for each `eyJ`: for seconds
+_PIECE = re.compile(r".{1000}[^\n]{0,1000}+\S*+|.+", re.DOTALL)
 _WITHIN_A_WORD = re.compile("(?<=[A-Za-z0-9_-])eyJ")
+MAX_JSON_DEPTH, _LONGEST_NAME = 64, 64
 _Span = tuple[int, int, str]
+_Change = Callable[[str], str]
 _mode: Literal["mask", "keep"] = "mask"
 
 
@@ -90,7 +86,7 @@ def masked(text: str) -> str:
     if _mode == "keep" or len(text) < _SHORTEST:
         return text
     # of the same length, so that what is found there is here
-    plain = _WRITTEN.sub(lambda sign: chr(int(sign[1] or sign[2] or "20", 16)).rjust(len(sign[0])), text)
+    plain = _WRITTEN.sub(lambda sign: chr(int(sign[1] or sign[2] or "0a", 16)).rjust(len(sign[0])), text)
     parts, at = [], 0
     for start, end, kind in sorted([*_known(plain), *_shaped(plain, text), *_of_keys(plain)]):
         if start >= at:
@@ -105,7 +101,9 @@ def _known(plain: str) -> Iterator[_Span]:
             for found in redact_secret.scan(_WITHIN_A_WORD.sub("xxx", piece[0])):
                 if found.type not in _NOT_TAKEN and not _is_placeholder(piece[0][found.start : found.end]):
                     yield piece.start() + found.start, piece.start() + found.end, found.type
-        plain = _JOINED.sub(r"\1 ", plain)
+        plain, joined = _JOINED.subn(r"\1 ", plain)
+        if not joined:
+            return
 
 
 def _shaped(plain: str, text: str) -> Iterator[_Span]:
@@ -113,35 +111,52 @@ def _shaped(plain: str, text: str) -> Iterator[_Span]:
         kind = str(found.lastgroup)
         if found.re is _PASSWORD or not _is_placeholder(found[kind]):
             yield *found.span(kind), kind
-    yield from ((*card.span(), "card number") for card in _CARD.finditer(plain) if _checks(card[0]))
+    for card in _CARD.finditer(plain):
+        digits = [int(digit) for digit in reversed(card[0]) if digit.isdigit()]
+        # Luhn
+        if sum(digits[::2] + [2 * digit - 9 * (digit > 4) for digit in digits[1::2]]) % 10 == 0:
+            yield *card.span(), "card number"
 
 
 def _of_keys(plain: str) -> Iterator[_Span]:
-    """Find what follows the beginning of a private key or stands before its end, as the other may be missing."""
     backwards = plain[::-1]
     for edge in _EDGE.finditer(plain):
         begins = edge[1] == "BEGIN"
         body = _BODY.match(*(plain, edge.end()) if begins else (backwards, len(plain) - edge.start()))
         if body and sum(map(len, re.findall(_BASE64, body[0]))) >= _LEAST_OF_KEY:
-            yield (
-                *((edge.start(), body.end()) if begins else (len(plain) - body.end(), edge.end())),
-                "private key",
-            )
+            span = (edge.start(), body.end()) if begins else (len(plain) - body.end(), edge.end())
+            yield *span, "private key"
 
 
 def _is_placeholder(token: str) -> bool:
-    """Tell whether a token is made of words, or half of it of one sign or of signs in their order."""
+    # of words, or half of it of one sign or of signs in their order
     steps = sum(0 <= ord(after) - ord(before) <= 1 for before, after in pairwise(token))
     return 2 * steps >= len(token) or _WORDS.fullmatch(token) is not None
+
+
+def masked_json(value: Any, name: str = "", most: int | None = None, change: _Change = masked) -> Any:
+    """Mask all texts and keys of JSON, each text as `key=text`. Raises ValueError if it has more than `most` levels."""
+    whole = [value]
+    todo: list[tuple[Any, Any, str, int]] = [(whole, 0, name, 0)]
+    while todo:
+        within, at, key, depth = todo.pop()
+        value = within[at]
+        if depth == most and isinstance(value, dict | list):
+            raise ValueError(f"{name} is nested deeper than {most} levels".lstrip())
+        if isinstance(value, str):
+            # the end of a long name tells as much
+            given = f"{key[-_LONGEST_NAME:]}="
+            named = change(given + value) if key else ""
+            within[at] = named.removeprefix(given) if named.startswith(given) else change(value)
+        elif isinstance(value, dict):
+            within[at] = inside = {change(str(key)): inner for key, inner in value.items()}
+            todo += ((inside, key, key, depth + 1) for key in inside)
+        elif isinstance(value, list | tuple):
+            within[at] = [*value]
+            todo += ((within[at], n, key, depth + 1) for n in range(len(value)))
+    return whole[0]
 
 
 def has_mask(text: str) -> bool:
     """Tell whether something was masked in a text."""
     return MASKED in text
-
-
-def _checks(card: str) -> bool:
-    """Tell whether the last digit of a card's number is right (Luhn)."""
-    digits = [int(digit) for digit in card if digit.isdigit()]
-    doubled = (digit * 2 - 9 * (digit > 4) for digit in digits[-2::-2])
-    return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0

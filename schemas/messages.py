@@ -3,6 +3,7 @@
 import json
 import re
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
@@ -10,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from schemas import languages
 from schemas.base import FROM_PLATFORM, Closed, at_most, at_most_bytes, up_to
-from schemas.masking import masked
+from schemas.masking import masked, masked_json
 
 MAX_CONTENT_BYTES = 64 * 1024
 MAX_ID_CHARS = 255
@@ -18,7 +19,7 @@ MAX_NAME_CHARS = 255
 MAX_TITLE_CHARS = 500
 MAX_QUERY_CHARS = 8000
 MAX_METADATA_BYTES = 16 * 1024
-MAX_METADATA_DEPTH, MAX_JSON_DEPTH = 8, 64
+MAX_METADATA_DEPTH = 8
 MAX_BATCH = 1000
 """Messages in one request or one payload task."""
 MAX_BATCH_BYTES = 8 * 1024 * 1024
@@ -36,7 +37,6 @@ _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 # Postgres stores neither NUL nor lone surrogates; broken clients send both. A soft hyphen, which is seen only at the
 # end of a line, would make another word of the one that it is in.
 _UNSTORABLE = re.compile("[\x00\u00ad\ud800-\udfff]")
-_LONGEST_NAME = 64
 # Below this many seconds since 1970 a number is seconds (the year 5138), above it milliseconds.
 _MILLISECONDS_FROM = 1e11
 _BAD_FORM = "must be ISO 8601 with an offset, or epoch seconds or milliseconds"
@@ -147,34 +147,12 @@ Queries = Annotated[list[QueryText], at_most(MAX_QUERIES), Field(max_length=MAX_
 Content = Annotated[str, AfterValidator(written), at_most_bytes(MAX_CONTENT_BYTES)]
 
 
-def masked_json(value: Any, name: str = "", most: int | None = None) -> Any:
-    """Clean and mask all texts and keys of a JSON value, each text as `key=text`, as the key may tell what it is.
-
-    Raises ValueError if there are more than `most` levels.
-    """
-    whole = [value]
-    todo: list[tuple[Any, Any, str, int]] = [(whole, 0, name, 0)]
-    while todo:
-        within, at, key, depth = todo.pop()
-        value = within[at]
-        if depth == most and isinstance(value, dict | list):
-            raise ValueError(f"{name} is nested deeper than {most} levels".lstrip())
-        if isinstance(value, str):
-            # the end of a long name tells as much
-            given = f"{key[-_LONGEST_NAME:]}="
-            named = written(given + value) if key else ""
-            within[at] = named.removeprefix(given) if named.startswith(given) else written(value)
-        elif isinstance(value, dict):
-            within[at] = inside = {written(str(key)): inner for key, inner in value.items()}
-            todo += ((inside, key, key, depth + 1) for key in inside)
-        elif isinstance(value, list | tuple):
-            within[at] = [*value]
-            todo += ((within[at], n, key, depth + 1) for n in range(len(value)))
-    return whole[0]
+clean_json = partial(masked_json, change=clean_text)
+"""Apply `clean_text` to every text and key of a JSON value."""
 
 
 def _modest(value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-    value = masked_json(value, most=MAX_METADATA_DEPTH)
+    value = masked_json(value, most=MAX_METADATA_DEPTH, change=written)
     # raises ValueError for inf and NaN, which JSON does not know
     if (size := len(json.dumps(value, default=str, allow_nan=False))) <= MAX_METADATA_BYTES:
         return value

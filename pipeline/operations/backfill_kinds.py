@@ -33,8 +33,8 @@ from pipeline.text.tokens import estimate as estimate_tokens
 from schemas.backfills import Backfill
 from schemas.errors import InvalidInput
 from schemas.facts import RULES
-from schemas.masking import masked
-from schemas.messages import MAX_CONTENT_BYTES, masked_json
+from schemas.masking import masked, masked_json
+from schemas.messages import MAX_CONTENT_BYTES
 from schemas.sessions import EXTRACTIVE
 from schemas.settings import Settings
 

@@ -40,7 +40,8 @@ from pipeline.platforms.records import (
 )
 from schemas.base import FROM_PLATFORM
 from schemas.errors import InvalidInput
-from schemas.messages import MAX_JSON_DEPTH, ChatIn, MessageIn, masked_json
+from schemas.masking import MAX_JSON_DEPTH, masked_json
+from schemas.messages import ChatIn, MessageIn, written
 from schemas.payloads import DeletionEvent, EditEvent, QueuedIngest, parse_payload
 
 _WHICH_CHAT = "chat_id is missing: put it on the line, on a chat line above, or say --chat"
@@ -101,9 +102,9 @@ class Reader:
                 case "message":
                     yield from self._message(raw, where)
                 case "row":
-                    row, of = raw.get("row"), raw.get("of")
+                    row, of = masked_json(raw.get("row"), "row", MAX_JSON_DEPTH, written), raw.get("of")
                     if isinstance(row, dict) and isinstance(of, str):
-                        yield Carried(where=where, of=of, row=masked_json(row, "row", MAX_JSON_DEPTH))
+                        yield Carried(where=where, of=of, row=row)
                     else:
                         yield Broken(where=where, reason="of or row is missing")
                 case other:

@@ -60,6 +60,16 @@ def test_a_broken_line_is_named_with_its_reason_and_the_next_one_is_read(line: s
     assert "\n" not in chat.broken[0].reason
 
 
+def test_a_row_that_is_nested_too_deeply_is_named_with_the_limit_and_the_next_line_is_read() -> None:
+    row = '{"a": ' + "[" * 900 + "]" * 900 + "}"
+    carried = f'{{"type": "row", "of": "chats", "row": {row}}}'
+    told = read(carried, said(), chat_id="a:x")
+    assert [(broken.where, broken.reason) for broken in told.broken] == [
+        ("line 1", "row is nested deeper than 64 levels")
+    ]
+    assert told.contents == ["hi"]
+
+
 def test_a_message_of_no_chat_says_what_to_do() -> None:
     assert "--chat" in read(said()).broken[0].reason
 
