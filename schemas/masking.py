@@ -113,8 +113,7 @@ def _shaped(plain: str, text: str) -> Iterator[_Span]:
             yield *found.span(kind), kind
     for card in _CARD.finditer(plain):
         digits = [int(digit) for digit in reversed(card[0]) if digit.isdigit()]
-        # Luhn
-        if sum(digits[::2] + [2 * digit - 9 * (digit > 4) for digit in digits[1::2]]) % 10 == 0:
+        if sum(digits[::2] + [2 * digit - 9 * (digit > 4) for digit in digits[1::2]]) % 10 == 0:  # Luhn
             yield *card.span(), "card number"
 
 
