@@ -8,6 +8,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from pipeline.text.fencing import visible
+from schemas.base import border
 
 # What `visible` leaves of C0 and C1, without tab and line feed.
 _CONTROL = re.compile("[\x0b-\x0d\x1c-\x1f\x85]")
@@ -29,7 +30,7 @@ def preview(text: str, chars: int) -> str:
     'The boiler…'
     """
     line = " ".join(plain(text).split())
-    return line if len(line) <= chars else line[: chars - 1].rstrip() + "…"
+    return line if len(line) <= chars else line[: border(line, chars - 1)].rstrip() + "…"
 
 
 def moment(at: datetime | None, zone: str | tzinfo = "UTC") -> str:

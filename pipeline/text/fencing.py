@@ -53,9 +53,9 @@ def _written_like() -> Iterator[str]:
 
 
 # What is not seen: Unicode's Default_Ignorable_Code_Point, by its ranges, in which nothing that is seen will ever be.
-_SELECTORS = "\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef"
-_JOINERS = "\u200c\u200d"
-_IGNORABLE = (
+SELECTORS = "\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef"
+JOINERS = "\u200c\u200d"
+IGNORABLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff"
     "\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e00ff\U000e01f0-\U000e0fff"
 )
@@ -63,14 +63,14 @@ _IGNORABLE = (
 # sign, stay, and so do joiners between two signs beyond Latin, where they make one emoji of two or are part of how
 # Persian and Indic words are written.
 _CONTROL = "\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ud800-\udfff\ufff9-\ufffb"
-_BLANK = re.compile(f"[{_IGNORABLE}]")
+_BLANK = re.compile(f"[{IGNORABLE}]")
 _NOT_SHOWN = re.compile(
-    rf"[{_CONTROL}{_IGNORABLE}]+|(?<![\u0300-\U000dffff])[{_JOINERS}]+|[{_JOINERS}]+(?![\u0300-\U000dffff])"
-    rf"|(?<=[{_JOINERS}])[{_JOINERS}]+"
+    rf"[{_CONTROL}{IGNORABLE}]+|(?<![\u0300-\U000dffff])[{JOINERS}]+|[{JOINERS}]+(?![\u0300-\U000dffff])"
+    rf"|(?<=[{JOINERS}])[{JOINERS}]+"
 )
 
 # Between the letters there may stand whatever is no letter, such as hyphens of all kinds, and nothing to see.
-_NO_LETTER = rf"(?:[^\w{_LESS_THAN}]|[_{_IGNORABLE}])*+"
+_NO_LETTER = rf"(?:[^\w{_LESS_THAN}]|[_{IGNORABLE}])*+"
 _JOINED = rf"{_NO_LETTER}(?:[{_LESS_THAN}]{_NO_LETTER}){{0,4}}+"
 # A bracket may be written as HTML does, once or repeatedly.
 _OPENING = rf"(?:[{_LESS_THAN}]|&(?:amp;)*+(?:lt|LT|#0*60|#[xX]0*3[cC]);?)"

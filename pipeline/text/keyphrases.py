@@ -12,6 +12,7 @@ from pipeline.text.accents import AROUND
 from pipeline.text.calendars import month_names
 from pipeline.text.cues import cues_of, plain, stop_words
 from pipeline.text.sentences import FIRST_UNSPACED, UNSPACED, is_content, pair, stem, words
+from schemas.base import border
 
 _MAX_CHARS = 100  # of one topic
 # Words of a phrase; of Han and kana, pairs of characters that overlap: up to four characters.
@@ -98,7 +99,7 @@ def keyphrases(
             break
         phrase = phrases[terms]
         if used.isdisjoint(terms) and _is_whole(terms, phrase) and _names(phrase.form, language):
-            topics.append(phrase.form[:_MAX_CHARS])
+            topics.append(phrase.form[: border(phrase.form, _MAX_CHARS)])
             used.update(terms)
     return Keyphrases(
         weights={terms[0]: value for terms, value in weights.items() if not terms[1:]}, topics=topics

@@ -3,14 +3,17 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from pipeline.text.accents import AROUND, LETTERS
+from pipeline.text.accents import LETTERS, SIGN, one_spelling
 from pipeline.text.calendars import month_names
 from pipeline.text.cues import plain, stop_words
 from pipeline.text.languages import ANY_LANGUAGE
 
 FIRST_UNSPACED = "\u0e00"
 """The first character of a script that puts no space between words: a text without any from here on has none."""
-UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]+")
+UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u9fff\uf900-\ufaff"
+    "\uff66-\uff9f\U00020000-\U0003ffff]+"
+)
 """A run of Thai, Lao, Burmese, Khmer, kana or Han."""
 # After closing punctuation and a space; after an ideographic full stop; at the end of a line.
 _END = re.compile("(?<=[.!?\u2026\u061f\u0964])[\"'\u201d\u2019\u00bb)]*\\s+|(?<=[\u3002\uff01\uff1f])|\\n+")
@@ -25,8 +28,6 @@ _DAY_AND_MONTH = re.compile(r"(?<![\w.,:/])(?:3[01]|[12]\d|0?[1-9])\.(?:1[0-2]|0
 _SHORT_MONTH = re.compile(r"(?:(?<!\d)\d{1,2}\.? |\b(?=[A-Z]))([^\W\d_]{3,4})\.$")
 _LONGEST_OF_DATE = len("30. sept.")
 _FIRST_WORD = re.compile(LETTERS)
-# a letter with what is around it, or another sign
-_SIGN = re.compile(f".[{AROUND}]*")
 # A number with its fraction and unit sign, or a run of letters with inner apostrophes and hyphens.
 _WORD = re.compile(rf"\d+(?:[.,:]\d+)*|{LETTERS}(?:['\u2019-]{LETTERS})*[0-9]*")
 # Interjections of one or two different letters: a letter three times, hmm, haha, ohh, aww, lol, yay, pff, grr, shh.
@@ -111,9 +112,9 @@ def words(text: str) -> list[str]:
         return _WORD.findall(text)
     pieces = []
     # a number, or a word in Latin letters, may follow without a space
-    for word in _WORD.findall(UNSPACED.sub(r" \g<0> ", text)):
+    for word in _WORD.findall(UNSPACED.sub(r" \g<0> ", one_spelling(text))):
         if word[0] >= FIRST_UNSPACED and UNSPACED.fullmatch(word):
-            signs = _SIGN.findall(word)
+            signs = SIGN.findall(word)
             pieces += ["".join(signs[i : i + 2]) for i in range(max(len(signs) - 1, 1))]
         else:
             pieces.append(word)
@@ -126,7 +127,7 @@ def pair(first: str, second: str) -> str:
     >>> pair("校服", "服费"), pair("บ้า", "าน")
     ('校服费', 'บ้าน')
     """
-    *_, last = _SIGN.finditer(second)
+    *_, last = SIGN.finditer(second)
     return first + last[0]
 
 

@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from schemas.base import border
+
 # Tokens of a text on lines of its own.
 Count = Callable[[str], int]
 
@@ -106,7 +108,8 @@ def split_chunks(
         reach = _reach(text, start, limit, count)
         end = length if reach >= length else _best_break(text, start, done, reach)
         while end > start + 1 and count(text[start:end].rstrip()) > limit:
-            end -= 1  # a word cut in two may have more pieces than the whole one
+            # a word cut in two may have more pieces than the whole one
+            end = max(border(text, end - 1), start + 1)
         if end <= done:
             start = _skip_space(text, done)  # with the overlap nothing new would fit
             continue
@@ -141,7 +144,8 @@ def _best_break(text: str, start: int, done: int, reach: int) -> int:
         ends = [match.end() for match in matches if earliest <= match.end() <= reach]
         if ends:
             return ends[-1]
-    return reach
+    place = border(text, reach)
+    return place if place > max(start, done) else reach
 
 
 def _overlap_start(text: str, start: int, end: int, overlap: int, count: Callable[[str], int]) -> int:

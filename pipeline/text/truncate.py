@@ -1,12 +1,12 @@
 """Shorten a text to a number of characters or tokens, on one line where it must be."""
 
 import re
-import unicodedata
 from collections.abc import Iterable
 from itertools import pairwise
 
 from pipeline.text.fencing import harmless, visible
 from pipeline.text.tokens import Count, estimate_line, longest
+from schemas.base import border
 
 ELLIPSIS = "…"
 # A fence around code, or an indented line.
@@ -15,8 +15,6 @@ _INDENTED = re.compile(r"^(?: {2}|\t)[^\S\n]*+\S", re.MULTILINE)
 # White space counts as no token, so longer runs are cut to this length.
 _MAX_SPACE_CHARS = 40
 _LONG_SPACE = re.compile(rf"[^\S\n]{{{_MAX_SPACE_CHARS + 1},}}+")
-# What joins signs that are seen as one, and the letters of flags.
-_JOINERS = re.compile("[\u200c\u200d\U0001f3fb-\U0001f3ff\U0001f1e6-\U0001f1ff\U000e0020-\U000e007f]")
 
 
 def shortened(text: str, chars: int) -> str:
@@ -27,7 +25,7 @@ def shortened(text: str, chars: int) -> str:
     """
     if len(text) <= chars:
         return text
-    cut = text[: max(chars - 1, 0)]
+    cut = text[: border(text, max(chars - 1, 0))]
     head, space, _ = cut.rpartition(" ")
     return (head if space and len(head) > chars // 2 else cut).rstrip(" ,;:.") + ELLIPSIS
 
@@ -55,12 +53,7 @@ def within_bytes(text: str, size: int) -> tuple[str, int | None]:
     at = len(text.encode()[: size - len(mark.encode())].decode(errors="ignore"))
     near = range(at, max(at - 200, 0), -1)
     blank = next((place for place in near if text[place].isspace()), 0)
-    at = blank or next((place for place in near if not _joined(text[place - 1 : place + 1])), at)
-    return text[:at].rstrip() + mark, length
-
-
-def _joined(pair: str) -> bool:
-    return unicodedata.category(pair[-1])[0] == "M" or _JOINERS.search(pair) is not None
+    return text[: blank or border(text, at)].rstrip() + mark, length
 
 
 def blank_out(text: str, places: Iterable[tuple[int, int]]) -> str:

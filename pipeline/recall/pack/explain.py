@@ -15,6 +15,7 @@ from pipeline.recall.request import Request
 from pipeline.store.search import keyword_search
 from pipeline.text import truncate
 from pipeline.text.calendars.spans import written_day
+from schemas.base import border
 from schemas.context import Block, BlockKind, Dropped, DropReason, Explanation, Hit
 from schemas.payloads import ContextQuery
 from schemas.search import Line
@@ -68,7 +69,7 @@ def as_line(message: Message, score: float | None = None) -> Line:
 
 def preview(text: str, piece: str = "") -> str:
     """Return the beginning of a text on one line, or the part around a `piece` of it."""
-    start = max(0, text.casefold().find(piece.casefold()) - 60)
+    start = border(text, max(0, text.casefold().find(piece.casefold()) - 60))
     cut = (truncate.ELLIPSIS if start else "") + truncate.one_line(text[start:])
     return truncate.shortened(cut, PREVIEW_CHARS)
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from pipeline.text.accents import LETTERS, LETTERS_AND_DIGITS, without_accents
+from pipeline.text.accents import LETTERS, LETTERS_AND_DIGITS, SIGN, key, without_accents
 from pipeline.text.caches import pattern
 from pipeline.text.cues import stop_words
 from pipeline.text.languages import parts_of, read
+from pipeline.text.sentences import UNSPACED
 
 _POSSESSIVE = re.compile(r"['’](?:s|S)?\Z")
 # A shorter stem would match too many words.
@@ -91,8 +92,7 @@ def _naming(languages: tuple[str, ...]) -> Naming:
 
 _WORD = re.compile(rf"@?{LETTERS_AND_DIGITS}(?:[._'’-]{LETTERS_AND_DIGITS})*")
 _PART = re.compile(rf"{LETTERS}(?:['’-]{LETTERS})*")
-# A name in a script without spaces: two or three of its characters are the family name or the given name.
-_SPACELESS = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u3005\u3040-\u30ff\u3400-\u9fff]{2,}")
+# Of a name in a script without spaces two or three characters are the family name or the given name.
 _HAN = re.compile(r"[\u3400-\u9fff]{3,4}")
 # A family name in kanji and a given name in kana, as in 田中さくら.
 _RUNS = re.compile(r"[\u3005\u3400-\u9fff]+|[\u3040-\u309f]+|[\u30a0-\u30ff]+")
@@ -135,7 +135,7 @@ def find(text: str, people: Iterable[str], language: str = "english") -> Named:
     naming = naming_of(language)
     people = list(dict.fromkeys(filter(None, map(str.strip, people))))
     words = [
-        _Word(match.start(), match.end(), match[0], match[0].lstrip("@").casefold())
+        _Word(match.start(), match.end(), match[0], key(match[0].lstrip("@")))
         for match in _WORD.finditer(text)
     ]
     hits = _Hits()
@@ -153,9 +153,9 @@ def names_and_handles(text: str, people: Iterable[str], handles: Iterable[str], 
     >>> sorted(names_and_handles("What does Ann's brother owe @ben.k?", people, handles, "english"))
     ['Ann Lee', 'ben.k']
     """
-    words = {match[0].lstrip("@").casefold() for match in _WORD.finditer(text)}
+    words = {key(match[0].lstrip("@")) for match in _WORD.finditer(text)}
     words |= {without_possessive(word) for word in words}
-    by_handle = {handle for handle in handles if handle.lstrip("@").casefold() in words}
+    by_handle = {handle for handle in handles if key(handle.lstrip("@")) in words}
     return by_handle.union(find(text, people, language).shares)
 
 
@@ -179,7 +179,7 @@ def _add_whole_names(words: Sequence[_Word], people: Sequence[str], naming: Nami
     """Add whole names, the longest first, and handles."""
     of_words: dict[tuple[str, ...], list[str]] = {}
     for person in people:
-        parts = tuple(match[0].lstrip("@").casefold() for match in _WORD.finditer(person))
+        parts = tuple(key(match[0].lstrip("@")) for match in _WORD.finditer(person))
         if 0 < len(parts) <= _MAX_WORDS:
             for spelled in dict.fromkeys((parts, tuple(map(without_accents, parts)))):
                 of_words.setdefault(spelled, []).append(person)
@@ -245,7 +245,7 @@ def _add_parts(text: str, words: Sequence[_Word], people: Sequence[str], naming:
 
 def _spelled(part: str) -> tuple[str, ...]:
     """Return a part of a name in lower case, with its accents and, if that differs, without them."""
-    folded = part.casefold()
+    folded = key(part)
     return tuple(dict.fromkeys((folded, without_accents(folded))))
 
 
@@ -254,7 +254,9 @@ def _add_spaceless_names(text: str, people: Sequence[str], naming: Naming, hits:
     holders: dict[str, list[str]] = {}
     whole_names = set()
     for person in people:
-        for name in _SPACELESS.findall(person):
+        for name in UNSPACED.findall(key(person)):
+            if len(name) == 1:
+                continue
             whole_names.add(name)
             parts = {name, *(run for run in _RUNS.findall(name) if run not in _HONORIFICS)}
             if _HAN.fullmatch(name):
@@ -263,16 +265,25 @@ def _add_spaceless_names(text: str, people: Sequence[str], naming: Naming, hits:
                 if len(part) > 1:
                     holders.setdefault(part, []).append(person)
     spans = _add_honored_names(text, whole_names, holders, hits)
+    signs = list(SIGN.finditer(text)) if holders else []
+    line = _line(sign[0] for sign in signs)
     for name in sorted(holders, key=len, reverse=True):
-        at = text.find(name)
-        if at < 0 or name in naming.words or any(start <= at < end for start, end in spans):
+        sought = _line(SIGN.findall(name))
+        places = [
+            line.count("\0", 0, match.start()) for match in re.finditer(f"(?={re.escape(sought)})", line)
+        ]
+        found = [(signs[at].start(), signs[at + sought.count("\0") - 2].end()) for at in places]
+        if not found or name in naming.words or any(start <= found[0][0] < end for start, end in spans):
             continue
         hits.add(holders[name], name)
-        while at >= 0:
-            spans.append((at, at + len(name)))
-            if name in whole_names:
-                hits.sure.append((at, at + len(name)))
-            at = text.find(name, at + len(name))
+        spans += found
+        if name in whole_names:
+            hits.sure += found
+
+
+def _line(signs: Iterable[str]) -> str:
+    """Return the signs of a text as they are compared, each between two marks."""
+    return "\0".join(("", *map(key, signs), ""))
 
 
 def _add_honored_names(

@@ -27,8 +27,6 @@ _WORD = re.compile(rf"{LETTERS_AND_DIGITS}(?:['’]{LETTERS_AND_DIGITS})?")
 MAX_SPANS = 16
 MAX_TERMS = 32
 """Words of a question that are looked up: each is one more search."""
-# In scripts without spaces a run of letters holds many terms, which are looked up as pairs.
-_SPACELESS = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u3040-\u30ff\u3400-\u9fff]+")
 _TERM = re.compile(r"\S+")
 # A word no longer than this says little.
 _SHORT_WORD = 3
@@ -150,8 +148,8 @@ def most_specific(text: str, language: str, most: int = MAX_TERMS) -> str:
     """
     pieces: dict[str, tuple[int, float, str]] = {}
     for number, match in enumerate(_TERM.finditer(text)):
-        run = _SPACELESS.search(match[0])
-        for place, piece in enumerate(_pieces(match[0]) if run else [match[0]]):
+        # in scripts without spaces a run of letters holds many terms, which are looked up as pairs
+        for place, piece in enumerate(_pieces(match[0]) if UNSPACED.search(match[0]) else [match[0]]):
             pieces.setdefault(piece.casefold(), (number, place, piece))
     if len(pieces) <= most:
         return text
