@@ -1,12 +1,12 @@
 """Base models, limits checked before the content is parsed, and readable validation errors."""
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any, get_args
-from unicodedata import category, combining
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationInfo, model_validator
+
+from schemas.signs import MAX_SIGN_CHARS, border
 
 MAX_NAMED = 5
 """Problems of one payload that are named; further ones are only counted."""
@@ -18,15 +18,6 @@ MAX_UNKNOWN = 20
 """Unknown fields of one object that are named; further ones are only counted."""
 FROM_PLATFORM = {"from": "platform"}
 """Pydantic's context for what nobody can correct and send again, such as an export: what is too long is cut."""
-MAX_SIGN_CHARS = 64
-"""Characters of what is seen as one sign, such as an emoji of several; a longer one is torn apart."""
-# Two characters of one sign besides marks and viramas: joiners, modifiers, tags; Hangul; signs before digits.
-_OF_ONE_SIGN = re.compile(
-    "\r\n|.[\u0e33\u0eb3\u1160-\u11ff\u200c\u200d\ud7b0-\ud7fb\uff9e\uff9f\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]"
-    "|[\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u0d4e\u200d\U000110bd\U000110cd\U000111c2\U000111c3].|[\u1100-\u115f\ua960-\ua97c][\u1100-\u115f\ua960-\ua97c\uac00-\ud7a3]",
-    re.DOTALL,
-)
-_OF_FLAGS = "".join(map(chr, range(0x1F1E6, 0x1F200)))
 
 
 def at_most(items: int) -> BeforeValidator:
@@ -63,27 +54,6 @@ def up_to(chars: int) -> BeforeValidator:
 def cut_name(name: str, chars: int) -> str:
     """Cut a name or a title, with an ellipsis in the place of what is missing."""
     return name if len(name) <= chars else f"{name[: border(name, chars - 1)]}…"
-
-
-def border(text: str, at: int) -> int:
-    """Return the last place up to `at` where a text may be cut without tearing apart what is seen as one sign.
-
-    >>> border("ne\\u0301e", 2), border("🇵🇹🇩🇪", 3), border("👩\\u200d🚀", 2)
-    (1, 2, 0)
-    """
-    places = range(min(at, len(text)), max(at - MAX_SIGN_CHARS, 0), -1)
-    torn = at if at > MAX_SIGN_CHARS else 0
-    return next((place for place in places if not _is_inside_sign(text, place)), torn)
-
-
-def _is_inside_sign(text: str, at: int) -> bool:
-    """Tell whether the characters before and after a place are of one grapheme cluster, nearly as in UAX #29."""
-    before, after = text[at - 1], text[at : at + 1]
-    if before in _OF_FLAGS and after and after in _OF_FLAGS:
-        return (at - len(text[:at].rstrip(_OF_FLAGS))) % 2 == 1
-    return bool(after) and (
-        category(after)[0] == "M" or combining(before) == 9 or bool(_OF_ONE_SIGN.fullmatch(before + after))
-    )
 
 
 def is_cut(name: str | None, chars: int) -> bool:

@@ -2,31 +2,16 @@
 
 import re
 from collections.abc import Collection
-from itertools import groupby
-from unicodedata import category, normalize
+from unicodedata import normalize
 
-from pipeline.text.fencing import IGNORABLE, JOINERS, SELECTORS
+from schemas.signs import IGNORABLE, JOINERS, MARKS, SELECTORS
 
-_UNSEEN = IGNORABLE + SELECTORS
-_NOT_SEEN = re.compile(f"[{_UNSEEN}]")
-# of all scripts: there are none from U+20000 on
-_CODES = [
-    code
-    for code in range(0x300, 0x20000)
-    if category(chr(code)) in ("Mn", "Mc") and not _NOT_SEEN.match(chr(code))
-]
-_RUNS = [
-    [code for _, code in run] for _, run in groupby(enumerate(_CODES), lambda placed: placed[1] - placed[0])
-]
-# as ranges, which are compared twice as fast
-_SEEN = "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in _RUNS)
-AROUND = _SEEN + _UNSEEN + JOINERS
+AROUND = MARKS + IGNORABLE + SELECTORS + JOINERS
 """Signs that are a part of the letter before them, as in Devanagari, Arabic or Thai, or that are not seen."""
 # Hebrew abbreviates with what most people type as a quotation mark or an apostrophe.
 _HEBREW_MARK = "[\"'\u2019\u05f3\u05f4](?<=[\u0591-\u05ea].)(?=[\u05d0-\u05ea])"
-# most words end before ASCII, where the long classes need not be tried
-_MORE = "(?=[\u00ad\u0300-\U000effff])"
-LETTERS = rf"[^\W\d_]++(?:(?:{_MORE}[{AROUND}]++|{_HEBREW_MARK})[^\W\d_]++)*+(?:{_MORE}[{_SEEN}]++)?+"
+_MORE = "(?=[\u00ad\u0300-\U000effff])"  # most words end before ASCII, and the long classes need not be tried
+LETTERS = rf"[^\W\d_]++(?:(?:{_MORE}[{AROUND}]++|{_HEBREW_MARK})[^\W\d_]++)*+(?:{_MORE}[{MARKS}]++)?+"
 """A regular expression of a run of letters, each with what is around it, up to the last that is seen."""
 LETTERS_AND_DIGITS = LETTERS.replace(r"\d", "")
 """The same of letters and digits."""
@@ -47,37 +32,33 @@ _IN_PATTERN = re.compile(r"\[[^\[\]]*\]|(?P<letters>[^\W\d_]+)(?P<repeated>(?=[?
 # A shorter word without its accents often is another word: `où`, `ou`.
 _LEAST_LETTERS = 3
 
-SIGN = re.compile(f".[{AROUND}\u0e33\u0eb3\uff9e\uff9f]*+(?:(?<=[\u1039\u17d2]).[{AROUND}]*+)*+", re.DOTALL)
-"""A letter with what is around it, and what is stacked below it in Burmese and Khmer; or another sign."""
 _TYPED = re.compile(_HEBREW_MARK)
+_NO_PART = re.compile(rf"[{IGNORABLE}{SELECTORS}]|[{JOINERS}](?!\w)")
 # Joiners, spaces of no width, Arabic's lengthening, and the vowels of Hebrew and Arabic, but for madda and hamza.
 _OPTIONAL = re.compile(
-    f"[{JOINERS}\u200b\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u0640\u064b-\u0652\u0656-\u065f\u0670]"
+    f"[{JOINERS}\u200b\u0591-\u05bd\u05bf-\u05c2\u05c4-\u05c7\u0610-\u061a\u0640\u064b-\u0652\u0656-\u065f\u0670]"
 )
 
 
 def one_spelling(text: str) -> str:
-    """Drop what is not seen of words, and write Hebrew's abbreviations with its own marks.
-
-    >>> one_spelling('x\\u2060y צה"ל')
-    'xy צה״ל'
-    """
-    if text.isascii():
-        return text
-    text = _NOT_SEEN.sub("", text.replace("\u200b", " "))
+    """Drop what is not seen of words, and write Hebrew's abbreviations, as `צה"ל`, with its own marks."""
+    text = _NO_PART.sub("", text.replace("\u200b", " "))
     return _TYPED.sub(lambda mark: "\u05f4" if mark[0] in '"\u05f4' else "\u05f3", text)
 
 
-def key(name: str) -> str:
-    """Return the form by which names are compared: composed, in lower case, without what many people leave out.
+def either_spelling(text: str) -> str:
+    """Return a text in one spelling and, after it, Hebrew's abbreviations as most people type them."""
+    text = one_spelling(text)
+    marks = str.maketrans("\u05f3\u05f4", "'\"")
+    return " ".join((text, *(word.translate(marks) for word in text.split() if _TYPED.search(word))))
 
-    >>> key("A\\u200dnn"), key("مُحَمَّد") == key("محمد"), key("ｻﾄｳ")
-    ('ann', True, 'サトウ')
-    """
+
+def key(name: str) -> str:
+    """Return the form by which names are compared: composed, in lower case, without what many people leave out."""
     if name.isascii():
         return name.casefold()
-    plain = one_spelling(_OPTIONAL.sub("", normalize("NFKC", name)))
-    return normalize("NFC", plain.casefold()).replace("\u2019", "'")
+    plain = one_spelling(_OPTIONAL.sub("", normalize("NFKC", name))).casefold()
+    return normalize("NFC", plain).replace("\u2019", "'")
 
 
 def without_accents(text: str) -> str:

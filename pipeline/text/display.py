@@ -8,7 +8,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from pipeline.text.fencing import visible
-from schemas.base import border
+from schemas.signs import border
 
 # What `visible` leaves of C0 and C1, without tab and line feed.
 _CONTROL = re.compile("[\x0b-\x0d\x1c-\x1f\x85]")

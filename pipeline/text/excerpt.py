@@ -9,7 +9,6 @@ from pipeline.text import tokens, truncate
 from pipeline.text.fencing import harmless, visible
 from pipeline.text.sentences import sentences, terms, words
 from pipeline.text.tokens import Count, estimate, estimate_line
-from schemas.base import border
 
 Part = tuple[int, int]
 """Start and end of a sentence or line."""
@@ -183,7 +182,4 @@ def _pieces(whole: str, part: Part, room: int, count: Count) -> Iterator[Part]:
         yield part
         return
     for chunk in tokens.split_chunks(text, limit=max(room // _PIECES, 1), overlap=0, count=count):
-        # a sign of more tokens than a piece stays whole
-        begin, end = border(text, chunk.start), border(text, chunk.end)
-        if begin < end:
-            yield start + begin, start + end
+        yield start + chunk.start, start + chunk.end

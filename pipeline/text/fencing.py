@@ -4,6 +4,8 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
+from schemas.signs import IGNORABLE, JOINERS
+
 TAG = "backscroll-recalled"
 OPEN = f"<{TAG}>"
 CLOSE = f"</{TAG}>"
@@ -52,13 +54,6 @@ def _written_like() -> Iterator[str]:
         yield f"[{re.escape(''.join(sorted(sign for sign in signs if len(sign) == 1)))}]"
 
 
-# What is not seen: Unicode's Default_Ignorable_Code_Point, by its ranges, in which nothing that is seen will ever be.
-SELECTORS = "\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef"
-JOINERS = "\u200c\u200d"
-IGNORABLE = (
-    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff"
-    "\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e00ff\U000e01f0-\U000e0fff"
-)
 # Control signs but tab and line ends, annotations and lone surrogates go with it. Selectors, which choose the form of a
 # sign, stay, and so do joiners between two signs beyond Latin, where they make one emoji of two or are part of how
 # Persian and Indic words are written.

@@ -11,8 +11,8 @@ from itertools import chain
 from pipeline.text.accents import AROUND
 from pipeline.text.calendars import month_names
 from pipeline.text.cues import cues_of, plain, stop_words
-from pipeline.text.sentences import FIRST_UNSPACED, UNSPACED, is_content, pair, stem, words
-from schemas.base import border
+from pipeline.text.sentences import UNSPACED, is_content, pair, stem, words
+from schemas.signs import border
 
 _MAX_CHARS = 100  # of one topic
 # Words of a phrase; of Han and kana, pairs of characters that overlap: up to four characters.
@@ -84,7 +84,7 @@ def keyphrases(
     def weight(phrase: _Phrase) -> float:
         noun = min((phrase.nouns + 1) / (phrase.times * usual + 1), _MAX_NOUN)
         # the commonest words are short
-        length = 1.0 if _is_unspaced(phrase.form) else min(0.6 + 0.08 * len(phrase.form), 1.2)
+        length = 1.0 if UNSPACED.fullmatch(phrase.form) else min(0.6 + 0.08 * len(phrase.form), 1.2)
         rarity = 1 - math.log(phrase.outside + 1) / math.log(len(earlier) + 2)
         return (1 + math.log(phrase.inside)) * rarity * noun * length
 
@@ -149,7 +149,7 @@ def _phrases(
 def _runs(terms: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Yield the start and end of each phrase: adjacent terms."""
     for start, first in enumerate(terms):
-        longest = _MAX_PAIRS if first < _IDEOGRAPHS and _is_unspaced(first) else _MAX_WORDS
+        longest = _MAX_PAIRS if first < _IDEOGRAPHS and UNSPACED.fullmatch(first) else _MAX_WORDS
         for end in range(start + 1, min(start + longest, len(terms)) + 1):
             if not terms[end - 1]:
                 break
@@ -164,7 +164,7 @@ def _clauses(text: str) -> list[list[str]]:
 def _is_whole(terms: Terms, phrase: _Phrase) -> bool:
     """Tell whether it is not a part of a longer phrase or word, two words that happen to meet, or shouted once."""
     if phrase.times == 1:
-        return len(terms) == 1 and not _is_unspaced(terms[0]) and not phrase.form.isupper()
+        return len(terms) == 1 and not UNSPACED.fullmatch(terms[0]) and not phrase.form.isupper()
     return min(len(phrase.before), len(phrase.after)) > 1
 
 
@@ -180,9 +180,5 @@ def _written(parts: Sequence[str]) -> str:
     """Join words by spaces, and pairs of characters where they overlap."""
     text = parts[0]
     for word in parts[1:]:
-        text = pair(text, word) if _is_unspaced(word) and _is_unspaced(text) else f"{text} {word}"
+        text = pair(text, word) if UNSPACED.fullmatch(word) and UNSPACED.fullmatch(text) else f"{text} {word}"
     return text.removesuffix("'s").removesuffix("\u2019s")
-
-
-def _is_unspaced(text: str) -> bool:
-    return text[:1] >= FIRST_UNSPACED and UNSPACED.fullmatch(text) is not None

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from pipeline.text.accents import LETTERS, SIGN, one_spelling
+from pipeline.text.accents import LETTERS, one_spelling
 from pipeline.text.calendars import month_names
 from pipeline.text.cues import plain, stop_words
 from pipeline.text.languages import ANY_LANGUAGE
+from schemas.signs import SIGN
 
 FIRST_UNSPACED = "\u0e00"
 """The first character of a script that puts no space between words: a text without any from here on has none."""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from schemas.base import border
+from schemas.signs import border
 
 # Tokens of a text on lines of its own.
 Count = Callable[[str], int]
@@ -108,8 +108,7 @@ def split_chunks(
         reach = _reach(text, start, limit, count)
         end = length if reach >= length else _best_break(text, start, done, reach)
         while end > start + 1 and count(text[start:end].rstrip()) > limit:
-            # a word cut in two may have more pieces than the whole one
-            end = max(border(text, end - 1), start + 1)
+            end = max(border(text, end - 1), start + 1)  # parts of a word may have more pieces than it
         if end <= done:
             start = _skip_space(text, done)  # with the overlap nothing new would fit
             continue
@@ -145,7 +144,7 @@ def _best_break(text: str, start: int, done: int, reach: int) -> int:
         if ends:
             return ends[-1]
     place = border(text, reach)
-    return place if place > max(start, done) else reach
+    return place if place > done else reach
 
 
 def _overlap_start(text: str, start: int, end: int, overlap: int, count: Callable[[str], int]) -> int:

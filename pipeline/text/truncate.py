@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from pipeline.text.fencing import harmless, visible
 from pipeline.text.tokens import Count, estimate_line, longest
-from schemas.base import border
+from schemas.signs import border
 
 ELLIPSIS = "…"
 # A fence around code, or an indented line.
@@ -51,8 +51,7 @@ def within_bytes(text: str, size: int) -> tuple[str, int | None]:
         return text, None
     mark = f"{ELLIPSIS} [cut: {length} bytes]"
     at = len(text.encode()[: size - len(mark.encode())].decode(errors="ignore"))
-    near = range(at, max(at - 200, 0), -1)
-    blank = next((place for place in near if text[place].isspace()), 0)
+    blank = next((place for place in range(at, max(at - 200, 0), -1) if text[place].isspace()), 0)
     return text[: blank or border(text, at)].rstrip() + mark, length
 
 

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import ProgrammingError
 
 from pipeline.ingest import accept
+from pipeline.recall.question import parse
 from pipeline.store.connections.database import Database
 from pipeline.store.search import arms, chat_snapshot, keyword_search
 from pipeline.store.search.chat_snapshot import Latest
@@ -198,6 +199,27 @@ def test_scripts_without_spaces_are_cut_into_overlapping_pairs(database: Databas
         for said, words in CUT.items():
             cut = connection.scalar(text("SELECT pairs_of(words_apart(:content))"), {"content": said})
             assert cut.split() == words.split(), said
+
+
+HEBREW = ('מה אמר צה"ל', "מה אמר צה״ל"), ("איפה ג'ורג עכשיו", "איפה ג׳ורג עכשיו")
+
+
+@pytest.mark.parametrize("spellings", HEBREW)
+def test_an_abbreviation_is_found_as_it_was_typed_and_as_it_is_set(
+    database: Database, spellings: tuple[str, str]
+) -> None:
+    with database.tenant(TENANT) as connection:
+        for question in spellings:
+            asked = keyword_search.lexemes(connection, "hebrew", parse.most_specific(question, "hebrew"))
+            for stored in spellings:
+                assert set(keyword_search.lexemes(connection, "hebrew", stored)) <= set(asked)
+
+
+def test_what_is_not_seen_in_a_question_hides_no_word(database: Database) -> None:
+    with database.tenant(TENANT) as connection:
+        for question in ("Ann\u200d?", "A\u2060nn", "\ufeffAnn\u200b", "A\ufe0fnn"):
+            asked = keyword_search.lexemes(connection, "simple", parse.most_specific(question, "simple"))
+            assert asked == ["ann"]
 
 
 PIECES = (

@@ -45,6 +45,14 @@ def test_a_sentence_ends_after_a_number_as_well(first: str, second: str) -> None
         # pairs of letters where there are no spaces, each with what is around it
         ("ที่บ้าน", "ที่บ้|บ้า|าน"),
         ("1\ufe0f\u20e3 ❤️", "1"),
+        ("𞤀𞤣𞥄𞤤𞤢𞤥 𐐨𐐪", "𞤀𞤣𞥄𞤤𞤢𞤥|𐐨𐐪"),
+        ("ខ្មែរ", "ខ្មែរ"),
+        ("𠮷野家", "𠮷野|野家"),
+        # what is not seen parts no word, but for the space of no width
+        ("Hand\u00adball Ann\u200d? x\u2060y 渡邉\U000e0102太 go\u200bup", "Handball|Ann|xy|渡邉|邉太|go|up"),
+        # Hebrew's abbreviations, as they are typed and as they are set
+        ('צה״ל צה"ל "שלום"', "צה״ל|צה״ל|שלום"),
+        ("ג׳ורג ג'ורג ג’ורג", "ג׳ורג|ג׳ורג|ג׳ורג"),
     ],
 )
 def test_a_letter_is_never_parted_from_its_vowels_and_accents(said: str, whole: str) -> None:

@@ -20,6 +20,7 @@ from pipeline.text.languages import FALLBACK
 from pipeline.text.sentences import sentences, spoken, terms, words
 from pipeline.text.truncate import shortened
 from schemas.sessions import Message, Summary
+from schemas.signs import border
 
 MAX_TOPICS = 5
 _MAX_ITEM_CHARS = 300
@@ -73,7 +74,7 @@ def summarize(
 def _readable(messages: Sequence[Message], chars: int, language: str) -> list[Message]:
     """Return the messages of people and agents without asides; all messages, if that leaves none."""
     bots = message_cues.names_of({message.speaker for message in messages if message.role == "assistant"})
-    written = [message._replace(content=spoken(message.content[:chars])) for message in messages]
+    written = [m._replace(content=spoken(m.content[: border(m.content, chars)])) for m in messages]
     readable = [
         message
         for message in written
@@ -96,7 +97,7 @@ def read_sentences(messages: Sequence[Message], language: str) -> list[Sentence]
             talk.append(
                 Sentence(
                     message=index,
-                    speaker=fencing.name(message.speaker)[:_MAX_NAME_CHARS],
+                    speaker=shortened(fencing.name(message.speaker), _MAX_NAME_CHARS),
                     text=" ".join(text.split()),
                     words=written,
                     terms=terms(written, language),

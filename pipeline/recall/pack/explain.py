@@ -15,11 +15,11 @@ from pipeline.recall.request import Request
 from pipeline.store.search import keyword_search
 from pipeline.text import truncate
 from pipeline.text.calendars.spans import written_day
-from schemas.base import border
 from schemas.context import Block, BlockKind, Dropped, DropReason, Explanation, Hit
 from schemas.payloads import ContextQuery
 from schemas.search import Line
 from schemas.sessions import Message
+from schemas.signs import border
 
 PREVIEW_CHARS = 160
 

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from pipeline.text.accents import LETTERS, LETTERS_AND_DIGITS, SIGN, key, without_accents
+from pipeline.text.accents import LETTERS, LETTERS_AND_DIGITS, key, without_accents
 from pipeline.text.caches import pattern
 from pipeline.text.cues import stop_words
 from pipeline.text.languages import parts_of, read
 from pipeline.text.sentences import UNSPACED
+from schemas.signs import SIGN
 
 _POSSESSIVE = re.compile(r"['’](?:s|S)?\Z")
 # A shorter stem would match too many words.
@@ -205,10 +206,12 @@ def _add_whole_names(words: Sequence[_Word], people: Sequence[str], naming: Nami
 def _add_parts(text: str, words: Sequence[_Word], people: Sequence[str], naming: Naming, hits: _Hits) -> None:
     holders: dict[str, list[str]] = {}
     first: set[str] = set()
+    spelling: dict[str, str] = {}
     for person in people:
         parts = [part for part in _PART.findall(person) if len(part) > 1]
         for number, part in enumerate(parts):
             for spelled in _spelled(part):
+                spelling[spelled] = part
                 if spelled in naming.before:
                     continue
                 owners = holders.setdefault(spelled, [])
@@ -216,9 +219,6 @@ def _add_parts(text: str, words: Sequence[_Word], people: Sequence[str], naming:
                     owners.append(person)
                 if number == 0:
                     first.add(spelled)
-    spelling = {
-        spelled: part for person in people for part in _PART.findall(person) for spelled in _spelled(part)
-    }
     stems: dict[str, list[str]] = {}
     if naming.stems:
         for part in holders:
@@ -254,9 +254,7 @@ def _add_spaceless_names(text: str, people: Sequence[str], naming: Naming, hits:
     holders: dict[str, list[str]] = {}
     whole_names = set()
     for person in people:
-        for name in UNSPACED.findall(key(person)):
-            if len(name) == 1:
-                continue
+        for name in (run for run in UNSPACED.findall(key(person)) if len(run) > 1):
             whole_names.add(name)
             parts = {name, *(run for run in _RUNS.findall(name) if run not in _HONORIFICS)}
             if _HAN.fullmatch(name):
@@ -266,24 +264,20 @@ def _add_spaceless_names(text: str, people: Sequence[str], naming: Naming, hits:
                     holders.setdefault(part, []).append(person)
     spans = _add_honored_names(text, whole_names, holders, hits)
     signs = list(SIGN.finditer(text)) if holders else []
-    line = _line(sign[0] for sign in signs)
+    keys = [key(sign[0]) for sign in signs]
     for name in sorted(holders, key=len, reverse=True):
-        sought = _line(SIGN.findall(name))
-        places = [
-            line.count("\0", 0, match.start()) for match in re.finditer(f"(?={re.escape(sought)})", line)
+        sought = list(map(key, SIGN.findall(name)))
+        found = [
+            (signs[at].start(), signs[at + len(sought) - 1].end())
+            for at, first in enumerate(keys)
+            if first == sought[0] and keys[at : at + len(sought)] == sought
         ]
-        found = [(signs[at].start(), signs[at + sought.count("\0") - 2].end()) for at in places]
         if not found or name in naming.words or any(start <= found[0][0] < end for start, end in spans):
             continue
         hits.add(holders[name], name)
         spans += found
         if name in whole_names:
             hits.sure += found
-
-
-def _line(signs: Iterable[str]) -> str:
-    """Return the signs of a text as they are compared, each between two marks."""
-    return "\0".join(("", *map(key, signs), ""))
 
 
 def _add_honored_names(

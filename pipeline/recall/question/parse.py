@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 from pipeline.recall.question import names
 from pipeline.recall.question.event_mentions import Timed
 from pipeline.text import exact_match, truncate
-from pipeline.text.accents import LETTERS_AND_DIGITS
+from pipeline.text.accents import LETTERS_AND_DIGITS, either_spelling
 from pipeline.text.calendars import calendars_of, spans
 from pipeline.text.calendars.moments import dates_in_figures, moments
 from pipeline.text.calendars.spans import Span
 from pipeline.text.cues import AnswerType, answer_types, common_words, cues_of, plain
-from pipeline.text.cues.answer_types import words_of
+from pipeline.text.cues.answer_types import size_of, words_of
 from pipeline.text.exact_match import Verbatim
 from pipeline.text.languages import LANGUAGES
 from pipeline.text.sentences import UNSPACED, is_content, words
@@ -27,7 +27,6 @@ _WORD = re.compile(rf"{LETTERS_AND_DIGITS}(?:['’]{LETTERS_AND_DIGITS})?")
 MAX_SPANS = 16
 MAX_TERMS = 32
 """Words of a question that are looked up: each is one more search."""
-_TERM = re.compile(r"\S+")
 # A word no longer than this says little.
 _SHORT_WORD = 3
 
@@ -147,19 +146,14 @@ def most_specific(text: str, language: str, most: int = MAX_TERMS) -> str:
     'gateway Porto 502'
     """
     pieces: dict[str, tuple[int, float, str]] = {}
-    for number, match in enumerate(_TERM.finditer(text)):
-        # in scripts without spaces a run of letters holds many terms, which are looked up as pairs
-        for place, piece in enumerate(_pieces(match[0]) if UNSPACED.search(match[0]) else [match[0]]):
+    text = either_spelling(text)
+    for number, term in enumerate(text.split()):
+        for place, piece in enumerate(words(term) if UNSPACED.search(term) else [term]):
             pieces.setdefault(piece.casefold(), (number, place, piece))
     if len(pieces) <= most:
         return text
     best = sorted(pieces.values(), key=lambda entry: (-_weight(entry[2], language), entry[:2]))[:most]
     return " ".join(piece for _, _, piece in sorted(best))
-
-
-def _pieces(run: str) -> list[str]:
-    """Split a run without spaces into pairs of characters."""
-    return [run[at : at + 2] for at in range(0, len(run), 2)]
 
 
 def _weight(word: str, language: str) -> float:
@@ -173,8 +167,6 @@ def _weight(word: str, language: str) -> float:
 MIN_WORDS, MIN_SHARE, MIN_LEAD = 2, 0.4, 1.5
 """What makes a question one in another language than its chat's: its number of common words of that language, their
 share of all words, and their ratio to the common words of the chat's language."""
-# In scripts without spaces two characters make about one word.
-_LETTERS_OF_A_WORD = 2
 _KANA = re.compile("[\u3040-\u30ff]")
 _HAN = re.compile("[\u3400-\u9fff]")
 # Characters of Chinese function words that Japanese does not use.
@@ -197,9 +189,9 @@ def read_in(text: str, chat_language: str, names: Collection[str] = ()) -> str:
         language: sum(map(common_words(language).__contains__, words)) for language in LANGUAGES
     }
     if unspaced := _unspaced(plain_text, of_chat):
-        counts[unspaced] += sum(_size(word) for word in words if UNSPACED.search(word))
+        counts[unspaced] += size_of(list(filter(UNSPACED.search, words)), plain_text)
     most = max(counts.values())
-    needed = max(MIN_WORDS, MIN_SHARE * sum(map(_size, words)))
+    needed = max(MIN_WORDS, MIN_SHARE * size_of(words, plain_text))
     if most < needed or any(most < MIN_LEAD * max(counts.get(language, 0), 1) for language in of_chat):
         return chat_language
     return "+".join([*(language for language in LANGUAGES if counts[language] == most), chat_language])
@@ -212,7 +204,3 @@ def _unspaced(text: str, of_chat: Collection[str]) -> str | None:
     if not _HAN.search(text):
         return None
     return "chinese" if "japanese" not in of_chat or _CHINESE.search(text) else "japanese"
-
-
-def _size(word: str) -> float:
-    return len(word) / _LETTERS_OF_A_WORD if UNSPACED.search(word) else 1

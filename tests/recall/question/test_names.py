@@ -1,6 +1,10 @@
 """Whom a question names: by the whole name, a handle, or a part that is a name in this use."""
 
+from unicodedata import normalize
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pipeline.recall.question import names, parse
 from tests.recall.question.times import EARLIEST, NOW
@@ -123,3 +127,92 @@ def test_of_very_many_words_the_most_telling_are_looked_up() -> None:
     unspaced = "锅炉什么时候修好" * 50 + "".join(map(chr, range(0x4E00, 0x4F00)))
     assert len(parse.most_specific(unspaced, "chinese").split()) == parse.MAX_TERMS
     assert parse.most_specific("when does the plumber come?", "english") == "when does the plumber come?"
+
+
+# Letters of many scripts, each with what is around it.
+SPACED = {
+    "latin": ["ż", "é", "q", "ñ", "x", "ø"],
+    "greek": ["ά", "β", "ψ", "ώ"],
+    "cyrillic": ["й", "ж", "щ", "э"],
+    "arabic": ["م", "ح", "د", "ؤ", "أ"],
+    "hebrew": ["ד", "ו", "ג", "שׁ"],
+    "devanagari": ["क़", "नि", "शा", "र्"],
+    "tamil": ["கா", "னி", "ம்"],
+    "hangul": ["민", "수", "영", "가"],
+    "ethiopic": ["ሰ", "ላ", "ም"],
+    "adlam": ["𞤢", "𞤣𞥄", "𞤥", "𞤤"],
+    "deseret": ["𐐨", "𐐪", "𐐫"],
+}
+UNSPACED = {
+    "thai": ["กำ", "ต้", "น", "ก"],
+    "khmer": ["សុ", "ខា", "ក្រ", "ម"],
+    "burmese": ["အော", "င်", "ဆ", "န်း"],
+    "kana": ["が", "サ", "ト", "ウ"],
+    "han": ["渡", "邉", "太", "𠮷"],
+}
+UNSEEN = [
+    "\u00ad",
+    "\u200b",
+    "\u200c",
+    "\u200d",
+    "\u200e",
+    "\u200f",
+    "\u2060",
+    "\ufeff",
+    "\ufe0f",
+    "\U000e0102",
+]
+FORMS = st.sampled_from(("NFC", "NFD", "NFKC", "NFKD"))
+
+
+def signs(scripts: dict[str, list[str]]) -> st.SearchStrategy[list[str]]:
+    letters = st.sampled_from(sorted(scripts)).map(scripts.__getitem__)
+    return letters.flatmap(lambda script: st.lists(st.sampled_from(script), min_size=4, max_size=8))
+
+
+@given(
+    signs(SPACED | UNSPACED),
+    st.lists(st.sampled_from([" ", "\n", "?", "(", "»", "،", "。", *UNSEEN]), min_size=2, max_size=2),
+    st.sampled_from(["", *UNSEEN]),
+    FORMS,
+    FORMS,
+)
+def test_a_name_that_stands_alone_is_found_however_it_is_written(
+    name: list[str], around: list[str], inside: str, form: str, other: str
+) -> None:
+    person = normalize(form, "".join(name))
+    written = normalize(other, "".join(name[:2])) + inside + normalize(other, "".join(name[2:]))
+    assert names.find(f"! {around[0]}{written}{around[1]} ?", [person]).shares == {person: 1}
+
+
+@given(signs(SPACED), st.integers(1, 3), FORMS)
+def test_a_name_is_not_found_inside_of_a_longer_word(word: list[str], end: int, form: str) -> None:
+    text = normalize(form, f"? {''.join(word)} ?")
+    for part in (word[:-end], word[end:]):
+        assert not names.find(text, ["".join(part)]).shares or "".join(part) == "".join(word)
+
+
+@pytest.mark.parametrize(
+    ("person", "text", "is_named"),
+    [
+        # the vowels of Arabic and Hebrew are mostly left out
+        ("محمد", "ماذا قال مُحَمَّد؟", True),
+        ("مُحَمَّد", "ماذا قال محمد؟", True),
+        ("דוד", "מה אמר דָּוִד?", True),
+        ("ג׳ורג׳", "מה אמר ג'ורג'?", True),
+        # the half width of kana, the full width of Latin
+        ("ｻﾄｳ", "サトウは?", True),
+        ("Ann", "what did Ａｎｎ say?", True),
+        ("O’Brien", "what did O'Brien say?", True),
+        ("សុខា", "តើសុខានិយាយអ្វី", True),
+        # other letters
+        ("กา", "ก้าไหน", False),
+        ("นก", "นกำไร", False),
+        ("រម", "ក្រម", False),
+        ("グリ", "クリは", False),
+    ],
+)
+def test_a_name_is_told_by_its_letters_and_not_by_what_people_leave_out(
+    person: str, text: str, is_named: bool
+) -> None:
+    assert bool(names.find(text, [person, "Olek"]).shares) == is_named
