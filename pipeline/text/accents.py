@@ -38,6 +38,7 @@ _NO_PART = re.compile(rf"[{IGNORABLE}{SELECTORS}]|[{JOINERS}](?!\w)")
 _OPTIONAL = re.compile(
     f"[{JOINERS}\u200b\u0591-\u05bd\u05bf-\u05c2\u05c4-\u05c7\u0610-\u061a\u0640\u064b-\u0652\u0656-\u065f\u0670]"
 )
+_ALIKE = str.maketrans("’ёآأإىیک", "'еاااييك")  # alef without hamza; yeh and kaf of Arabic and of Persian
 
 
 def one_spelling(text: str) -> str:
@@ -58,7 +59,7 @@ def key(name: str) -> str:
     if name.isascii():
         return name.casefold()
     plain = one_spelling(_OPTIONAL.sub("", normalize("NFKC", name))).casefold()
-    return normalize("NFC", plain).replace("\u2019", "'")
+    return normalize("NFC", plain).translate(_ALIKE)
 
 
 def without_accents(text: str) -> str:

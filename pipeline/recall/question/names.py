@@ -81,9 +81,9 @@ def _naming(languages: tuple[str, ...]) -> Naming:
     sources = [read(language, "names") for language in languages]
     endings = "|".join(str(source["endings"]) for source in sources if source["endings"])
     return Naming(
-        words=frozenset(word for source in sources for word in str(source["words"]).casefold().split())
+        words=frozenset(word for source in sources for word in key(str(source["words"])).split())
         | stop_words("+".join(languages)).words,
-        before=frozenset(word for source in sources for word in str(source["before"]).casefold().split()),
+        before=frozenset(word for source in sources for word in key(str(source["before"])).split()),
         endings=pattern(endings) if endings else None,
         stems=any(source.get("stems") for source in sources),
         nouns=any(source.get("nouns") for source in sources),
