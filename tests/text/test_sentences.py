@@ -2,6 +2,7 @@
 
 import pytest
 
+from pipeline.text.cues.answer_types import words_of
 from pipeline.text.sentences import sentences, words
 from tests.text.builders import listed
 
@@ -57,3 +58,7 @@ def test_a_sentence_ends_after_a_number_as_well(first: str, second: str) -> None
 )
 def test_a_letter_is_never_parted_from_its_vowels_and_accents(said: str, whole: str) -> None:
     assert words(said) == whole.split("|")
+
+
+def test_a_joiner_after_a_word_is_no_part_of_it() -> None:
+    assert words_of("wann\u200d? می\u200cخواهم\u200c.") == ["wann", "می\u200cخواهم"]

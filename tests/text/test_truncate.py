@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pipeline.recall.pack.explain import preview
 from pipeline.text import display, excerpt, tokens
 from pipeline.text.fencing import visible
+from pipeline.text.keyphrases import keyphrases
 from pipeline.text.truncate import shortened, within_bytes, within_tokens
 from schemas.base import cut_name, is_cut
 
@@ -37,6 +38,13 @@ def of_chunks(text: str, size: int) -> str:
     return tokens.split_chunks(text, limit=size, overlap=0)[0].text
 
 
+def of_uneven_chunks(text: str, size: int) -> str:
+    """As where a part of a word has more tokens than the word."""
+    return tokens.split_chunks(
+        text, limit=size, overlap=0, count=lambda part: len(part) + 9 * (len(part) % 4)
+    )[0].text
+
+
 def excerpted(text: str, size: int) -> str:
     return excerpt.best_part(text, excerpt.Wanted.of("", "english"), size)
 
@@ -50,6 +58,7 @@ def excerpted(text: str, size: int) -> str:
         display.preview,
         lambda text, _: preview(text),
         of_chunks,
+        of_uneven_chunks,
         excerpted,
     ],
 )
@@ -60,6 +69,17 @@ def test_wherever_a_text_is_cut_no_character_is_torn_apart(
     shown = cut("".join(signs), size).removesuffix("…")
     # what tells a flag's country is nothing that people see, and previews drop it
     assert begins_with_signs(visible(shown), list(map(visible, signs)))
+
+
+@given(st.integers(30, 300))
+def test_of_many_flags_none_becomes_another(size: int) -> None:
+    assert len(shortened("🇵🇹🇩🇪" * 100, size)) % 2 == 1
+
+
+def test_a_topic_ends_between_characters() -> None:
+    texts = [f"{'नि' * 33}{'क्ष' * 20} {end}" for end in ("one", "two", "three")]
+    (topic, *_) = keyphrases(texts, [], [], "hindi", limit=3).topics
+    assert begins_with_signs(topic, ["नि"] * 33 + ["क्ष"] * 20)
 
 
 @given(TEXTS, st.integers(30, 60))
