@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import chain
 
-from pipeline.text.accents import AROUND
+from pipeline.text.accents import AROUND, one_spelling
 from pipeline.text.calendars import month_names
 from pipeline.text.cues import cues_of, plain, stop_words
 from pipeline.text.sentences import UNSPACED, is_content, pair, stem, words
@@ -24,7 +24,7 @@ _MIN_WEIGHT = 1.0
 _MAX_NOUN = 2.0  # maximum factor for being used as a noun more often than others
 # Not prose: fenced code, links, paths, addresses, mentions, names of files and of variables.
 _NO_PROSE = re.compile(r"```.*?(?:```|\Z)|(?<![!-~])[!-~]*(?:[/\\_@]|[A-Za-z]\.[A-Za-z])[!-~]*", re.DOTALL)
-_BREAK = re.compile(rf"[^\w\s{AROUND}'\u2019-]+|\n+")
+_BREAK = re.compile(rf"[^\w\s{AROUND}'\u2019\u05f3\u05f4-]+|\n+")
 
 Terms = tuple[str, ...]
 
@@ -158,7 +158,7 @@ def _runs(terms: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 def _clauses(text: str) -> list[list[str]]:
     """Return the words of each clause between punctuation, without anything that is not prose."""
-    return list(filter(None, map(words, _BREAK.split(_NO_PROSE.sub("\n", text)))))
+    return list(filter(None, map(words, _BREAK.split(one_spelling(_NO_PROSE.sub("\n", text))))))
 
 
 def _is_whole(terms: Terms, phrase: _Phrase) -> bool:

@@ -3,6 +3,7 @@
 import pytest
 
 from pipeline.text.cues.answer_types import words_of
+from pipeline.text.keyphrases import keyphrases
 from pipeline.text.sentences import sentences, words
 from tests.text.builders import listed
 
@@ -62,3 +63,10 @@ def test_a_letter_is_never_parted_from_its_vowels_and_accents(said: str, whole: 
 
 def test_a_joiner_after_a_word_is_no_part_of_it() -> None:
     assert words_of("wann\u200d? می\u200cخواهم\u200c.") == ["wann", "می\u200cخواهم"]
+
+
+def test_an_abbreviation_is_a_topic_as_a_whole() -> None:
+    texts = [
+        f'{before} רמטכ"ל {after}' for before, after in (("דיבר", "אתמול"), ("פגש", "מחר"), ("ראה", "היום"))
+    ]
+    assert "רמטכ״ל" in keyphrases(texts, [], [], "hebrew", limit=3).topics
