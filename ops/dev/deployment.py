@@ -27,10 +27,9 @@ from ops.dev import providers, skewed
 from ops.dev.figures import wait
 from ops.local import migrate, processes
 from ops.local.embedded.postgres import EmbeddedPostgres
-from ops.local.embedded.process import die_with_parent
 from ops.local.embedded.redis import EmbeddedRedis
 from ops.local.embedded.roles import DATABASE
-from ops.local.embedded.server import free_port
+from ops.local.embedded.server import die_with_parent, free_port
 from pipeline.clients.deterministic import DeterministicEmbedder
 from schemas.errors import Permanent
 from schemas.load_settings import load_settings

@@ -20,7 +20,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ops.local.embedded.process import die_with_parent
+from ops.local.embedded.server import die_with_parent
 
 # -P: the working directory may hold packages of the same names as ours
 PYTHON = (sys.executable, "-P", "-m")

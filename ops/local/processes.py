@@ -10,7 +10,7 @@ from typing import get_args
 from pydantic import SecretStr
 
 from ops.local import forks
-from ops.local.embedded.process import children
+from ops.local.embedded.server import children
 from ops.local.forks import PYTHON
 from pipeline.clients import http_embedder, processors
 from schemas.settings import PREFIX, Settings

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ops.local.embedded.folder import rotate
-from ops.local.embedded.process import children, die_with_parent, is_stopped
-from ops.local.embedded.server import EmbeddedServer
+from ops.local.embedded.server import EmbeddedServer, children, die_with_parent, is_stopped
 from ops.local.forks import Fork, Forks, is_module
 from schemas.errors import BackscrollError
 

@@ -19,8 +19,7 @@ from pytest_celery.api.base import CeleryTestNode
 from pytest_celery.api.container import CeleryTestContainer
 
 from ops.local.embedded.binaries import redis_server
-from ops.local.embedded.process import die_with_parent
-from ops.local.embedded.server import LOOPBACK, free_port
+from ops.local.embedded.server import LOOPBACK, die_with_parent, free_port
 from ops.local.forks import SUPPORTED, Forks, is_module
 from ops.local.processes import bare_environment
 from tests.ops.running import unwatched

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from ops.local.embedded.postgres import EmbeddedPostgres
-from ops.local.embedded.process import children
+from ops.local.embedded.server import children
 from ops.local.processes import ROOT
 from pipeline.jobs import dead_letters
 from pipeline.jobs.dead_letters import JobFilter

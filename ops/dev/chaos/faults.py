@@ -20,8 +20,8 @@ from redis.exceptions import RedisError
 from ops.dev import deployment, providers, skewed
 from ops.dev.deployment import OwnDeployment
 from ops.dev.figures import count_rows, wait
-from ops.local.embedded.process import children
 from ops.local.embedded.roles import DATABASE
+from ops.local.embedded.server import children
 
 # In which a worker gets into the middle of its work, or is killed wherever it is.
 CATCH_SECONDS = 3.0
