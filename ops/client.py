@@ -13,6 +13,8 @@ from urllib.parse import quote, urlencode
 from pydantic import BaseModel, ValidationError
 
 from schemas.errors import ApiFailed, ApiUnavailable, Conflict, InvalidInput, NotFound, SettingsError
+from schemas.listing import ChatList, ChatSummary
+from schemas.payloads import ChatAddress, parse_payload
 from schemas.server_urls import is_local
 
 T = TypeVar("T", bound=BaseModel)
@@ -21,6 +23,8 @@ T = TypeVar("T", bound=BaseModel)
 TIMEOUT_SECONDS = 60.0
 # The API's detail for an unknown path, as opposed to an unknown id.
 NO_SUCH_PATH = "Not Found"
+CHATS_NAMED = 5
+"""Where one of several must be chosen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +54,23 @@ class Api:
     def delete(self, path: str, answer: type[T]) -> T:
         """Delete a path; return the answer as this model. Raises as `post` does."""
         return self._understood(answer, self._call(urllib.request.Request(self._at(path), method="DELETE")))  # noqa: S310
+
+    def find_chat(self, chat_id: str | None) -> ChatSummary:
+        """Find the chat of this id; without one, the only chat there is. Raises `NotFound` and `InvalidInput`."""
+        if chat_id is None:
+            page = self.get("/v1/chats", ChatList, limit=CHATS_NAMED)
+            if not page.total:
+                raise NotFound(
+                    "there is no chat yet: bring one in with `backscroll import`, or send messages"
+                )
+            if page.total > 1:
+                some = ", ".join(chat.chat_id for chat in page.chats) + " …" * (page.total > CHATS_NAMED)
+                raise InvalidInput(
+                    f"there are {page.total} chats, say which one: --chat ID ({some})", field="chat"
+                )
+            return page.chats[0]
+        address = parse_payload(ChatAddress, {"chat_id": chat_id})
+        return self.get(f"/v1/chats/{quoted(address.chat_id)}", ChatSummary)
 
     def _at(self, path: str) -> str:
         return self.url.rstrip("/") + path

@@ -2,17 +2,19 @@
 
 import os
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from ops.client import quoted
-from ops.console import questions, rendering
-from ops.console.command import AlsoOption, Call, ChatOption, HydeOption, SessionKeyOption, command
-from schemas.context import PROFILE_PURPOSES, Context, Dropped, Explanation
+from ops.console import rendering
+from ops.console.command import AlsoOption, Call, ChatOption, HydeOption, SessionKeyOption, command, query_in
+from schemas.context import PROFILE_PURPOSES, Context, Dropped, Explanation, Hit
 from schemas.errors import InvalidInput
 from schemas.listing import SessionPage
 from schemas.memories import certainty
@@ -23,6 +25,8 @@ app = typer.Typer(rich_markup_mode="markdown")
 HITS_SHOWN = 20
 # In a short explanation, the best.
 LINES_EXPLAINED = 10
+# Of a text with its reasons below it.
+SHORT_PREVIEW = 100
 # On the page's time line, the latest.
 SPANS = 2000
 
@@ -60,8 +64,8 @@ def context(
     `backscroll up` of the data folder.
     """
     api = call.api()
-    named = questions.find_chat(api, chat)
-    query = questions.question(
+    named = api.find_chat(chat)
+    query = query_in(
         named,
         ContextQuery,
         query=question,
@@ -120,7 +124,7 @@ def _print_why(console: Console, context: Context, why: Explanation, zone: str, 
             block,
             "" if item.score is None else f"{item.score:.3f}",
             rendering.moment(item.at, zone),
-            rendering.with_note(rendering.preview(item.text, questions.SHORT_PREVIEW), item.reason),
+            rendering.with_note(rendering.preview(item.text, SHORT_PREVIEW), item.reason),
         )
         for block, item in listed
     ]
@@ -146,7 +150,24 @@ def _print_hits(console: Console, why: Explanation, zone: str) -> None:
     for title, hits in {"Sessions": why.sessions, "Messages": why.messages, "Memories": why.memories}.items():
         if hits:
             titled = f"\n{title} found ({len(hits):,})"
-            console.print(questions.reasons_table(hits[:HITS_SHOWN], reasons, zone, title=titled))
+            console.print(reasons_table(hits[:HITS_SHOWN], reasons, zone, title=titled))
+
+
+def reasons_table(
+    hits: Sequence[Hit], dropped: Mapping[tuple[str, str], Dropped], zone: str, *, title: str
+) -> Table:
+    """Make a table of hits, each with the parts of its score, its rank in each arm, and where it is shown."""
+    table = rendering.table("#", "score", "when", "text and why", title=title, right=("#", "score"))
+    for hit in hits:
+        parts = [f"{name} {value:.2f}" for name, value in hit.components.items() if round(value, 2)]
+        arms = [f"{arm} #{place}{hit.by_query(arm)}" for arm, place in hit.arms.items()]
+        left_out = dropped.get((hit.kind, hit.id))
+        fate = f"shown in {hit.shown_in}" if hit.shown_in else left_out.in_words() if left_out else ""
+        made_of = "; ".join(filter(None, (", ".join(parts), ", ".join(arms), f"{hit.kind} {hit.id}", fate)))
+        line = f"{hit.speaker}: {hit.preview}" if hit.speaker else hit.preview
+        text = rendering.with_note(rendering.preview(line, SHORT_PREVIEW), made_of)
+        rendering.row(table, hit.rank, f"{hit.score:.3f}", rendering.moment(hit.at, zone), text)
+    return table
 
 
 def _print_facts(console: Console, context: Context, why: Explanation) -> None:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ops.console import questions, rendering
-from ops.console.command import Call, ChatOption, ListByDefault, YesOption, command
+from ops.console import rendering
+from ops.console.command import Call, ChatOption, ListByDefault, YesOption, command, query_in
 from schemas.digests import DailyDigest, DailyDigestIn, DailyDigestList, Digest, DigestQuery, NewDailyDigest
 
 digest_app = typer.Typer(rich_markup_mode="markdown")
@@ -27,10 +27,8 @@ def digest(
 ) -> None:
     """Tell what somebody missed in a chat. The HTTP API answers the same to `POST /v1/digest`."""
     api = call.api()
-    named = questions.find_chat(api, chat)
-    query = questions.question(
-        named, DigestQuery, user_id=user, moments={"since": since}, budget_tokens=budget
-    )
+    named = api.find_chat(chat)
+    query = query_in(named, DigestQuery, user_id=user, moments={"since": since}, budget_tokens=budget)
     told = api.post("/v1/digest", query, Digest)
     call.answer(told, told.text)
     for problem in told.degraded:
@@ -52,8 +50,8 @@ def add(
 ) -> None:
     """Send a chat's digest every day, and show the secret that signs it, this once."""
     api = call.api()
-    wanted = questions.question(
-        questions.find_chat(api, chat),
+    wanted = query_in(
+        api.find_chat(chat),
         DailyDigestIn,
         daily=daily,
         url=url,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ops.console import questions, rendering
+from ops.console import rendering
 from ops.console.command import AfterOption, Call, UnseenOption, command
 from schemas.errors import InvalidInput
 from schemas.languages import DEFAULT_LANGUAGE
@@ -58,7 +58,7 @@ def add(
         },
     )
     if document.user_id is not None:
-        questions.require_user(call, document.user_id, unseen=unseen)
+        call.require_user(document.user_id, unseen=unseen)
     with rendering.patience("Cutting it for the model that will read it …", shown=not call.as_json):
         kept = call.api().post("/v1/documents", document, DocumentKept)
     written = f", {kept.written:,} of them written" if 0 < kept.written < kept.chunks else ""

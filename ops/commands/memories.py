@@ -8,7 +8,7 @@ from uuid import UUID
 import typer
 
 from ops import connection
-from ops.console import questions, rendering
+from ops.console import rendering
 from ops.console.command import AfterOption, AsOfOption, Call, UnseenOption, command, read_pair, read_time
 from schemas.memories import (
     MANUAL_IMPORTANCE,
@@ -196,7 +196,7 @@ def search(
     with rendering.patience("Searching …", shown=not call.as_json):
         result = call.api().post("/v1/memories/search", query, MemoryResult)
     if user is not None and not result.hits:
-        questions.require_user(call, user)
+        call.require_user(user)
     cells = [
         (
             hit.rank,

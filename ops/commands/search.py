@@ -1,12 +1,14 @@
 """`backscroll search`, `more` and `queries`: what a chat's memory finds, what stands around it, and what was asked."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from ops import connection
-from ops.console import questions, rendering
+from ops.console import rendering
 from ops.console.command import (
     AlsoOption,
     Call,
@@ -16,9 +18,10 @@ from ops.console.command import (
     ListByDefault,
     SessionKeyOption,
     command,
+    query_in,
     read_pair,
 )
-from schemas.context import AnswerIn
+from schemas.context import AnswerIn, Hit
 from schemas.memories import certainty
 from schemas.payloads import parse_payload
 from schemas.search import MAX_LIMIT, MoreQuery, SearchQuery, SearchResult, SessionHit
@@ -27,6 +30,7 @@ app = typer.Typer(rich_markup_mode="markdown")
 more_app = typer.Typer(rich_markup_mode="markdown")
 
 TEXT_CHARS = 400
+PREVIEW = 200
 
 
 @command(app, "backscroll search 'boiler repair' --chat telegram:-100420")
@@ -63,8 +67,8 @@ def search(
     seen ends the command with 3.
     """
     api = call.api()
-    named = questions.find_chat(api, chat)
-    query = questions.question(
+    named = api.find_chat(chat)
+    query = query_in(
         named,
         SearchQuery,
         query=words,
@@ -85,7 +89,7 @@ def search(
     with rendering.patience("Searching …", shown=not call.as_json):
         result = api.post("/v1/search", query, SearchResult)
     if not (result.hits or result.sessions):
-        questions.require_user(call, *filter(None, [user, *(sender or [])]))
+        call.require_user(*filter(None, [user, *(sender or [])]))
     if call.as_json:
         rendering.print_json({"chat_id": named.chat_id, "query": words, **dict(result)})
         return
@@ -113,7 +117,7 @@ def more(
         with database.tenant(settings.tenant) as connection:
             chat_id = lookup.find_session(connection, session).chat_id if chat is None else chat
             named = lookup.summary(lookup.find_chat(connection, chat_id))
-        query = questions.question(named, MoreQuery, session_id=session, shown=shown or [], limit=limit)
+        query = query_in(named, MoreQuery, session_id=session, shown=shown or [], limit=limit)
         result = find_more(database, settings.tenant, query, settings=settings)
     if call.as_json:
         rendering.print_json(result)
@@ -136,7 +140,7 @@ def _print(result: SearchResult, chat_id: str, zone: str) -> None:
     if judged := certainty(result.evidence, result.evidence_probability):
         console.print(judged, style="dim")
     if result.hits:
-        console.print(questions.hits_table(result.hits, zone))
+        console.print(hits_table(result.hits, zone))
     for hit in result.sessions:
         _print_session(console, hit, zone)
     if result.related:
@@ -147,6 +151,23 @@ def _print(result: SearchResult, chat_id: str, zone: str) -> None:
         console.print(f"Nothing in {chat_id} matches.", markup=False)
     if result.searched_back_to is not None:
         console.print(f"Older messages: --until {result.searched_back_to.isoformat()}", markup=False)
+
+
+def hits_table(hits: Sequence[Hit], zone: str) -> Table:
+    """Make a table of hits with rank and score, in the chat's local time."""
+    cells = (
+        (
+            hit.rank,
+            f"{hit.score:.3f}",
+            f"{hit.kind} {hit.id}",
+            rendering.moment(hit.at, zone),
+            hit.speaker or "",
+            rendering.preview(hit.preview, PREVIEW),
+        )
+        for hit in hits
+    )
+    headings = ("#", "score", "what", "when", "who", "text")
+    return rendering.rows(headings, cells, right=("#", "score"), cut="text")
 
 
 def _print_session(console: Console, hit: SessionHit, zone: str) -> None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import inspect
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime, tzinfo
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from zoneinfo import ZoneInfo
 
 import typer
+from pydantic import BaseModel
 from rich.console import RenderableType
 from typer.core import TyperGroup
 
@@ -21,6 +23,8 @@ from ops import connection
 from ops.connection import Opened
 from ops.console import rendering
 from schemas.errors import InvalidInput
+from schemas.listing import ChatSummary
+from schemas.payloads import parse_payload
 from schemas.settings import Settings
 
 if TYPE_CHECKING:
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
 
     from ops.client import Api
 
+
+Q = TypeVar("Q", bound=BaseModel)
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
 TenantOption = Annotated[str | None, "Tenant (default: BACKSCROLL_TENANT)."]
@@ -116,6 +122,13 @@ class Call:
         """Find the HTTP API of the running Backscroll. Raises `ApiUnavailable`."""
         return connection.require_api(self.data_dir, self.tenant)
 
+    def require_user(self, *ids: str, unseen: bool = False) -> None:
+        """Raise `NotFound` for an id that was never seen, where the database can be reached from here."""
+        settings = connection.configured(self.data_dir, self.tenant)
+        if settings.url is None or self.data_dir is not None or settings.database_url is not None:
+            with self.opened() as opened:
+                opened.require_user(*ids, unseen=unseen)
+
     @contextmanager
     def transaction(self) -> Iterator[tuple[Settings, Connection]]:
         """Open the settings and one transaction as the tenant for a block."""
@@ -143,6 +156,22 @@ class Call:
         """Raise `InvalidInput` with `--json`, where nobody is there to answer."""
         if self.as_json:
             raise InvalidInput(f"--json asks no questions: add {option}", field=field)
+
+
+def query_in(
+    chat: ChatSummary,
+    kind: type[Q],
+    *,
+    moments: Mapping[str, str | None] | None = None,
+    **fields: Any,
+) -> Q:
+    """Make the query of a command in its chat; `moments` are times in the chat's zone unless they have an offset."""
+    zone = ZoneInfo(chat.time_zone)
+    fields |= {
+        name: read_time(moment, name.replace("_", "-"), zone) for name, moment in (moments or {}).items()
+    }
+    values = {name: value for name, value in fields.items() if value is not None}
+    return parse_payload(kind, {"chat_id": chat.chat_id, **values})
 
 
 def command(

@@ -1,4 +1,4 @@
-"""Base of the embedded servers, with their processes and free ports: one per data folder, which ends with its starter."""
+"""Base of the embedded servers, their processes and free ports: one per data folder, which ends with its starter."""
 
 import contextlib
 import ctypes
