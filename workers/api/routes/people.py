@@ -113,6 +113,12 @@ def _change(linked: Linked, seen: bool) -> LinkChange:
 forgetting_router = APIRouter(tags=["forgetting"], route_class=ApiRoute)
 
 LINES = "application/x-ndjson"
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "content": {LINES: {"schema": {"type": "string", "format": "binary"}}},
+        "description": "A JSON object on each line.",
+    }
+}
 
 
 class ReceiptStatus(Receipt):
@@ -218,12 +224,7 @@ def get_receipt(api: Api, tenant: Tenant, receipt: RowId) -> ReceiptStatus:
     "/v1/users/{user_id}/export",
     summary="Export all data of a user",
     response_class=StreamingResponse,
-    responses={
-        200: {
-            "content": {LINES: {"schema": {"type": "string", "format": "binary"}}},
-            "description": "A JSON object on each line.",
-        }
-    },
+    responses=_STREAM,
 )
 def get_export(api: Api, tenant: Tenant, user_id: Id) -> StreamingResponse:
     """Stream all data of a user, one JSON object a line.
@@ -247,13 +248,7 @@ def _streamed(records: Iterator[dict[str, Any]]) -> StreamingResponse:
     "/v1/export",
     summary="Export a tenant or a chat",
     response_class=StreamingResponse,
-    responses=responses(404)
-    | {
-        200: {
-            "content": {LINES: {"schema": {"type": "string", "format": "binary"}}},
-            "description": "A JSON object on each line.",
-        }
-    },
+    responses=responses(404) | _STREAM,
 )
 def get_tenant_export(
     api: Api, tenant: Tenant, wanted: Annotated[ExportFilter, Query()]
