@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 from uuid import UUID
 
@@ -95,16 +96,28 @@ def add(
     call.answer(vars(written), outcomes[written.outcome])
 
 
+@dataclass(frozen=True, kw_only=True)
+class WhichOptions:
+    """The options of every command that looks for memories."""
+
+    scope: Annotated[str | None, f"One of {SCOPES}."] = None
+    user: Annotated[str | None, "About this user, by any of their ids."] = None
+    agent: Annotated[str | None, "About this agent."] = None
+    chat: Annotated[str | None, "Only those that may be shown in this chat."] = None
+    source: Annotated[str | None, "From this source."] = None
+    as_of: AsOfOption = None
+
+    def fields(self) -> dict[str, Any]:
+        """Return them as the API names them. Raises `InvalidInput` for what is no time."""
+        named = {"scope": self.scope, "user_id": self.user, "agent_id": self.agent, "chat_id": self.chat}
+        return named | {"source": self.source, "as_of": read_time(self.as_of, "as-of")}
+
+
 @command(app, "backscroll memories list --scope user", name="list")
 def list_(
     call: Call,
-    scope: Annotated[str | None, f"One of {SCOPES}."] = None,
-    user: Annotated[str | None, "About this user, by any of their ids."] = None,
-    agent: Annotated[str | None, "About this agent."] = None,
-    chat: Annotated[str | None, "Only those that may be shown in this chat."] = None,
+    which: WhichOptions,
     kind: Annotated[str | None, typer.Option("--type", help=f"One of {TYPES}.")] = None,
-    source: Annotated[str | None, "From this source."] = None,
-    as_of: AsOfOption = None,
     superseded: Annotated[
         bool, "Also those that a newer one has superseded, or that are known to be wrong."
     ] = False,
@@ -118,21 +131,8 @@ def list_(
     from pipeline.memories import statements
     from pipeline.operations import lookup
 
-    wanted = parse_payload(
-        MemoryFilter,
-        {
-            "scope": scope,
-            "user_id": user,
-            "agent_id": agent,
-            "chat_id": chat,
-            "type": kind,
-            "source": source,
-            "as_of": read_time(as_of, "as-of"),
-            "superseded": superseded,
-            "after": after,
-            "limit": limit,
-        },
-    )
+    page = {"type": kind, "superseded": superseded, "after": after, "limit": limit}
+    wanted = parse_payload(MemoryFilter, which.fields() | page)
     with call.opened() as (settings, database):
         if wanted.user_id is not None:
             lookup.require_user(database, settings.tenant, wanted.user_id)
@@ -157,16 +157,11 @@ def list_(
 def search(
     call: Call,
     words: Annotated[str, "What to look for."],
-    scope: Annotated[str | None, f"One of {SCOPES}."] = None,
-    user: Annotated[str | None, "About this user, by any of their ids."] = None,
-    agent: Annotated[str | None, "About this agent."] = None,
-    chat: Annotated[str | None, "Only those that may be shown in this chat."] = None,
+    which: WhichOptions,
     kind: Annotated[list[str] | None, typer.Option("--type", help=f"One of {TYPES}; repeatable.")] = None,
-    source: Annotated[str | None, "From this source."] = None,
     metadata: Annotated[
         list[str] | None, typer.Option(metavar="NAME=TEXT", help="With this metadata; repeatable.")
     ] = None,
-    as_of: AsOfOption = None,
     min_importance: Annotated[
         float | None, typer.Option(min=0, max=10, help="At least this important.")
     ] = None,
@@ -178,16 +173,10 @@ def search(
     What was superseded is found with `--as-of` a time when it was believed. If nothing is found, a user who was never
     seen ends the command with 3.
     """
-    fields = {
+    fields = which.fields() | {
         "query": words,
-        "scope": scope,
-        "user_id": user,
-        "agent_id": agent,
-        "chat_id": chat,
         "types": kind or None,
-        "source": source,
         "metadata": dict(map(read_pair, metadata)) if metadata else None,
-        "as_of": read_time(as_of, "as-of"),
         "min_importance": min_importance,
         "limit": limit,
         "fill": fill,
@@ -195,8 +184,8 @@ def search(
     query = parse_payload(MemoryQuery, fields)
     with rendering.patience("Searching …", shown=not call.as_json):
         result = call.api().post("/v1/memories/search", query, MemoryResult)
-    if user is not None and not result.hits:
-        call.require_user(user)
+    if which.user is not None and not result.hits:
+        call.require_user(which.user)
     cells = [
         (
             hit.rank,
