@@ -125,21 +125,16 @@ def _source(path: Path, container: Container, options: ImportOptions, wanted: Fo
         chosen, others = choose(path, container, wanted)
         member = chosen.name
     name = str(path) if chosen is None or chosen.name in ("", ".") else f"{path}: {chosen.name}"
-    if chosen is not None and chosen.members:
-        size = sum(container.sizes[file] for file in chosen.members)
+    if chosen is not None and (chosen.members or chosen.format == "slack"):
+        files = chosen.members or slack.files_of(container.sizes)
         return ExportSource(
             name=name,
             format=wanted or chosen.format,
             options=options,
-            size=size,
+            size=sum(container.sizes[file] for file in files),
             others=others,
             _container=container,
             _members=chosen.members,
-        )
-    if chosen is not None and chosen.format == "slack":
-        size = sum(container.sizes[file] for file in slack.files_of(container.sizes))
-        return ExportSource(
-            name=name, format="slack", options=options, size=size, others=others, _container=container
         )
     if wanted == "slack":
         raise no_slack(path)
