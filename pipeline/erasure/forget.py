@@ -354,7 +354,7 @@ def forget_again(database: Database, forgotten: Forgotten) -> ForgottenAgain:
         new = {
             digest: entry
             for digest, entry in listed.items()
-            if not (same_key and digest in known and _covers(known[digest], entry.until))
+            if not (same_key and digest in known and suppression.reaches(known[digest], entry.until))
         }
         alike = defaultdict(list)
         for digest, entry in new.items() if same_key else ():
@@ -373,10 +373,6 @@ def forget_again(database: Database, forgotten: Forgotten) -> ForgottenAgain:
     ]
     lost = 0 if same_key else len(new) - len(subjects) - keys
     return ForgottenAgain(taken_over=len(new) - lost, lost=lost, receipts=receipts)
-
-
-def _covers(listed: datetime | None, until: datetime | None) -> bool:
-    return listed is None or (until is not None and until <= listed)
 
 
 def _stored(connection: Connection, kinds: Collection[str]) -> Iterator[Subject]:

@@ -68,7 +68,8 @@ def _listed(
     return {hashes[digest]: row.until for digest, row in store.listed(connection, hashes).items()}
 
 
-def _reaches(until: datetime | None, at: datetime | None) -> bool:
+def reaches(until: datetime | None, at: datetime | None) -> bool:
+    """Tell whether what is forgotten until a time, None for ever, includes what was said at one."""
     return until is None or (at is not None and at <= until)
 
 
@@ -99,7 +100,7 @@ def admit(
         message.external_id
         for message in messages
         if any(
-            _reaches(listed[n], message.sent_at) for n in _names_of(chat_id, [message], former) if n in listed
+            reaches(listed[n], message.sent_at) for n in _names_of(chat_id, [message], former) if n in listed
         )
     }
     return Admitted(
@@ -125,13 +126,13 @@ def is_kept_out(connection: Connection, at: datetime | None, *named: Named) -> b
     Without a time they count as older than any forgetting.
     """
     listed = _listed(connection, store.key(connection), named)
-    return any(at is None or _reaches(until, at) for until in listed.values())
+    return any(at is None or reaches(until, at) for until in listed.values())
 
 
 def kept_out(connection: Connection, known: Sequence[tuple[datetime, Sequence[Named]]]) -> list[bool]:
     """Tell of each of several items, given the time that it is of, whether one of its subjects was forgotten since."""
     listed = _listed(connection, store.key(connection), {name for _, names in known for name in names})
-    return [any(_reaches(listed[name], at) for name in names if name in listed) for at, names in known]
+    return [any(reaches(listed[name], at) for name in names if name in listed) for at, names in known]
 
 
 def forgotten(connection: Connection, senders: Collection[str]) -> dict[str, datetime]:
@@ -198,9 +199,9 @@ def keeps_out(connection: Connection, memory: MemoryIn) -> bool:
         around += _sender_names(memory.user_id)
     listed = _listed(connection, store.key(connection), [*entries, *around])
     at = memory.said_at
-    if any(entry in listed and (at is None or _reaches(listed[entry], at)) for entry in entries):
+    if any(entry in listed and (at is None or reaches(listed[entry], at)) for entry in entries):
         return True
-    return any(_reaches(listed[name], at) for name in around if name in listed)
+    return any(reaches(listed[name], at) for name in around if name in listed)
 
 
 def memory_names(
