@@ -92,6 +92,14 @@ class _Settings(Exchange):
             LOG.error("a command was not done: %s", error)  # noqa: TRY400
             return commands.AWAY
 
+    async def _tee(self, platform: str, payload: Any, **said: str | None) -> bool:
+        """Hand over what a platform sent, as `event`; what goes wrong is logged, and the bot goes on."""
+        try:
+            return await self._sent(calls.event(platform, payload, **said))
+        except NOT_TO_STOP_A_BOT as error:
+            LOG.error("what %s sent is not remembered: %s", platform, error)  # noqa: TRY400
+            return False
+
     def add_later(self, chat: str | Chat, *messages: Message) -> None:
         """Write messages into the buffer for the next call to send, without waiting. Raises `BufferUnusable`."""
         if self._buffer is None:
@@ -160,19 +168,12 @@ class Backscroll(_Settings):
     delete_memory = _blocking(_coroutine(calls.delete_memory))
     about = _blocking(_coroutine(calls.about))
     forget_user = _blocking(_coroutine(calls.forget_user))
+    tee = _blocking(_Settings._tee)
     command = _blocking(_Settings._command)
     flush = _blocking(_Settings._flushed)
     set_aside = _blocking(_Settings._set_aside)
     send_again = _blocking(_Settings._send_again)
     drop = _blocking(_Settings._drop)
-
-    def tee(self, platform: str, payload: Any, **said: str | None) -> bool:
-        """Hand over what a platform sent, as `event`; what goes wrong is logged, and the bot goes on."""
-        try:
-            return self.event(platform, payload, **said)
-        except NOT_TO_STOP_A_BOT as error:
-            LOG.error("what %s sent is not remembered: %s", platform, error)  # noqa: TRY400
-            return False
 
     def _connect(self, **options: Any) -> None:
         self._http, self._lock = httpx.Client(**options), threading.Lock()
@@ -223,19 +224,12 @@ class AsyncBackscroll(_Settings):
     delete_memory = _coroutine(calls.delete_memory)
     about = _coroutine(calls.about)
     forget_user = _coroutine(calls.forget_user)
+    tee = _Settings._tee
     command = _Settings._command
     flush = _Settings._flushed
     set_aside = _Settings._set_aside
     send_again = _Settings._send_again
     drop = _Settings._drop
-
-    async def tee(self, platform: str, payload: Any, **said: str | None) -> bool:
-        """Hand over what a platform sent, as `event`; what goes wrong is logged, and the bot goes on."""
-        try:
-            return await self.event(platform, payload, **said)
-        except NOT_TO_STOP_A_BOT as error:
-            LOG.error("what %s sent is not remembered: %s", platform, error)  # noqa: TRY400
-            return False
 
     def _connect(self, **options: Any) -> None:
         self._http, self._lock = httpx.AsyncClient(**options), asyncio.Lock()
