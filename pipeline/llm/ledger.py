@@ -68,16 +68,6 @@ class Budget:
                 )
 
 
-def reserve(
-    connection: Connection, tenant_id: str, budget: Budget, *, cost: float | None, tokens: int
-) -> None:
-    """Check a tenant's budget for a call that the same transaction records. Raises as `Budget.check` does."""
-    if budget.cost is None and budget.tokens is None:
-        return
-    llm_calls.lock_budget(connection, tenant_id)
-    budget.check(llm_calls.spent_today(connection, tenant_id), cost=cost, tokens=tokens)
-
-
 Dollars = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 
 MILLION = 1_000_000
@@ -171,15 +161,10 @@ def _schema(prompt: Prompt) -> str:
 
 def as_kept(completion: Completion, entry: Entry) -> Completion:
     """Return an answer in storable form, with estimates of its tokens if the provider does not count them."""
-    answered = clean_text(completion.text)
-    if completion.input_tokens or completion.output_tokens:
-        return replace(completion, text=answered)
-    return replace(
-        completion,
-        text=answered,
-        input_tokens=entry.input_tokens,
-        output_tokens=tokens.estimate(answered),
-    )
+    answer = replace(completion, text=clean_text(completion.text))
+    if answer.input_tokens or answer.output_tokens:
+        return answer
+    return replace(answer, input_tokens=entry.input_tokens, output_tokens=tokens.estimate(answer.text))
 
 
 def find_answer(connection: Connection, entry: Entry) -> Completion | None:
@@ -200,8 +185,10 @@ def find_answer(connection: Connection, entry: Entry) -> Completion | None:
 def record_start(connection: Connection, entry: Entry, budget: Budget) -> Entry:
     """Record a call that is about to be made. Raises `BudgetSpent` and `ProviderRejected` as `Budget.check` does."""
     chats.ensure_tenant(connection, entry.tenant_id)
-    total = entry.input_tokens + entry.output_tokens
-    reserve(connection, entry.tenant_id, budget, cost=entry.cost, tokens=total)
+    if budget.cost is not None or budget.tokens is not None:
+        llm_calls.lock_budget(connection, entry.tenant_id)
+        spent = llm_calls.spent_today(connection, entry.tenant_id)
+        budget.check(spent, cost=entry.cost, tokens=entry.input_tokens + entry.output_tokens)
     return llm_calls.insert(connection, entry)
 
 
