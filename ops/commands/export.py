@@ -36,13 +36,12 @@ def export_user(sender: SenderArgument, tenant: TenantOption = None, data_dir: D
     they are in), `session` or `query`. All senders that are linked to them are included. Summaries of sessions mention
     others, too.
     """
-    from pipeline.erasure import export as pipeline_export
-    from pipeline.operations import lookup
+    from pipeline.operations import lookup, transfer
 
     user_id = parse_payload(UserAddress, {"user_id": sender}).user_id
     with connection.opened(data_dir, tenant) as (settings, database):
         lookup.require_user(database, settings.tenant, user_id)
-        for record in pipeline_export.export_user(database, settings.tenant, user_id):
+        for record in transfer.export_user(database, settings.tenant, user_id):
             rendering.print_json(record)
 
 

@@ -1,4 +1,4 @@
-"""Write all that is known of a tenant or a chat as JSON Lines, and take it over elsewhere, with nothing lost.
+"""Write all that is known of a tenant, a chat or a user as JSON Lines; take over a tenant or a chat, nothing lost.
 
 Messages are accepted as any import's; other rows are put beside them, unless they are there, as stated by an operator.
 What was forgotten is not in it, but the list that keeps it out is: at the beginning, and again at the end, for what was
@@ -26,9 +26,11 @@ from pipeline.jobs.failures import reason_of
 from pipeline.people import suppression
 from pipeline.people.suppression import Named
 from pipeline.platforms.records import Broken, Carried, Notice, Parsed
-from pipeline.store.chats import chats
+from pipeline.store import identities
+from pipeline.store.chats import chats, membership
 from pipeline.store.connections.database import Database
 from pipeline.store.connections.transactions import batched, persistently
+from pipeline.store.erasure import erasure
 from pipeline.store.erasure import suppression as suppression_list
 from pipeline.store.jobs import jobs
 from pipeline.store.operations import transfer as store
@@ -301,3 +303,44 @@ def _named(of: str, row: dict[str, Any]) -> list[Named]:
         words = fingerprints_ever(row["content"])
         named += [("memory", *suppression.memory_names(*owner, digest)) for digest in words]
     return named
+
+
+def export_user(database: Database, tenant_id: str, sender_id: str) -> Iterator[dict[str, Any]]:
+    """Yield the records of a person, by any of their ids: links, messages, memories, chats, sessions and so on.
+
+    Each is a dict with its `record` (`user`, `message`, `memory`, `chat`, `session`, `query`, `rollup` or `entity`);
+    times are aware datetimes. The ids of each kind are read first (of messages chat by chat), then the records in
+    batches, each in its own transaction: nobody waits for a slow reader, and only one batch of records is in memory.
+    Raises `DatabaseUnavailable`.
+    """
+    with database.tenant(tenant_id) as connection:
+        senders = identities.ids_of(connection, sender_id)
+        spoken_in = erasure.chats_of(connection, senders)
+        remembered = identities.ids_to_export(connection, "memory", senders=senders)
+    if len(senders) > 1:
+        yield {"record": "user", "user_id": senders[0], "senders": senders[1:]}
+    for chat_id in spoken_in:
+        for sender in senders:
+            with database.tenant(tenant_id) as connection:
+                said = identities.ids_to_export(connection, "message", sender=sender, chat=chat_id)
+            yield from _read(database, tenant_id, "message", said)
+    yield from _read(database, tenant_id, "memory", remembered)
+    with database.tenant(tenant_id) as connection:
+        chats = membership.chats_of(connection, senders)
+        sessions = identities.ids_to_export(connection, "session", senders=senders)
+        queries = identities.ids_to_export(connection, "query", senders=senders)
+    for chat_id in chats:
+        yield {"record": "chat", "chat_id": chat_id}
+    yield from _read(database, tenant_id, "session", sessions)
+    yield from _read(database, tenant_id, "query", queries)
+    with database.tenant(tenant_id) as connection:
+        rollups = identities.to_export(connection, "rollup", sessions=sessions)
+        entities = identities.to_export(connection, "entity", senders=senders)
+    yield from (*rollups, *entities)
+
+
+def _read(database: Database, tenant_id: str, record: str, ids: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    for batch in batched(ids, BATCH):
+        with database.tenant(tenant_id) as connection:
+            records = identities.to_export(connection, record, ids=batch)
+        yield from records

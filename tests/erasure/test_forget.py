@@ -3,11 +3,12 @@
 import pytest
 from sqlalchemy import text
 
-from pipeline.erasure import derived, edits, export, forget, forget_steps
+from pipeline.erasure import derived, edits, forget, forget_steps
 from pipeline.erasure.forget import forget_again, suppressed
 from pipeline.ingest import accept
 from pipeline.memories import statements
 from pipeline.memories.statements import remember
+from pipeline.operations import transfer
 from pipeline.people import api_keys, suppression
 from pipeline.store.api_keys import add_source, find
 from pipeline.store.connections.database import Database
@@ -221,10 +222,10 @@ def test_what_everybody_may_know_of_somebody_and_what_corrects_it_goes_with_them
     since_may = MemoryCorrection(content="Ann has had diabetes since May.")
     statements.correct(database, TENANT, written.id, since_may)
     # Then her export has it, and nobody else's
-    records = export.export_user(database, TENANT, "test:ann")
+    records = transfer.export_user(database, TENANT, "test:ann")
     told = {r["content"] for r in records if r["record"] == "memory"}
     assert told == {DIABETES.content, since_may.content}
-    assert all(r["record"] != "memory" for r in export.export_user(database, TENANT, "test:bob"))
+    assert all(r["record"] != "memory" for r in transfer.export_user(database, TENANT, "test:bob"))
     # and it is forgotten with her
     assert forget.plan(database, TENANT, ANN)["memories"] == 2
     assert forgotten(database, ANN).counts["memories"] == 2

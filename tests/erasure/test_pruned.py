@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from pipeline.erasure import edits, export
+from pipeline.erasure import edits
 from pipeline.ingest import accept, chat_moves
+from pipeline.operations import transfer
 from pipeline.operations.retention import prune, retention_of
 from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn, MessageIn
@@ -62,7 +63,7 @@ class Talk:
 
     def exported(self, sender: str) -> list[str]:
         """The chats of the sessions in the export of a person."""
-        records = export.export_user(self.database, TENANT, sender)
+        records = transfer.export_user(self.database, TENANT, sender)
         return [record["chat_id"] for record in records if record["record"] == "session"]
 
     def summarized(self) -> list[object]:

@@ -4,9 +4,10 @@ from uuid import UUID
 
 import pytest
 
-from pipeline.erasure import edits, export, forget
+from pipeline.erasure import edits, forget
 from pipeline.memories import entities, statements
 from pipeline.memories.entities import entities_of
+from pipeline.operations import transfer
 from pipeline.store.connections.database import Database
 from schemas.errors import NotFound
 from schemas.facts import Entity, EntityFilter, EntityPlace
@@ -89,7 +90,7 @@ def test_what_is_known_to_be_wrong_was_replaced_or_deleted_names_nothing_any_mor
 
 
 def test_a_person_is_exported_with_what_names_them_and_once_forgotten_related_to_nobody(talk: Talk) -> None:
-    records = export.export_user(talk.database, TENANT, "test:lena")
+    records = transfer.export_user(talk.database, TENANT, "test:lena")
     (entity,) = [record for record in records if record["record"] == "entity"]
     assert entity["names"] == ["Lena"]
     named_in = rows(talk.database, "SELECT id FROM memories WHERE content ~ 'Lena' ORDER BY id")

@@ -9,9 +9,10 @@ from threading import Event
 import pytest
 from sqlalchemy import text
 
-from pipeline.erasure import export, forget
+from pipeline.erasure import forget
 from pipeline.ingest import accept
 from pipeline.memories import statements
+from pipeline.operations import transfer
 from pipeline.operations.retention import prune, retention_of
 from pipeline.people import identities, suppression
 from pipeline.recall import build_context
@@ -89,7 +90,7 @@ def test_an_export_and_forgetting_take_a_person_under_every_id(shared: Database,
     identities.link(shared, ann, "telegram:ann", "ann")
     identities.link(shared, ann, "slack:ann", "ann")
     assert forget.plan(shared, ann, Subject(kind="user", sender_id="slack:ann"))["messages"] == 2
-    exported = list(export.export_user(shared, ann, "slack:ann"))
+    exported = list(transfer.export_user(shared, ann, "slack:ann"))
     assert {r["content"] for r in exported if r["record"] == "message"} == {"I like tea", "I like ink"}
     assert {r["content"] for r in exported if r["record"] == "memory"} == {"likes tea", "likes ink"}
     counts = forgotten(shared, ann, "slack:ann")

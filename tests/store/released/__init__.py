@@ -19,10 +19,10 @@ from ops.local import migrate
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed
-from pipeline.erasure import export
 from pipeline.ingest import accept
 from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.memories.statements import remember
+from pipeline.operations import transfer
 from pipeline.recall import build_context
 from pipeline.store.connections.database import Database
 from schemas.memories import MemoryIn
@@ -102,7 +102,7 @@ def load(superuser_url: str, version: str) -> None:
 
 def known(database: Database) -> list[dict[str, Any]]:
     """Return all that is known of Ann, but what was asked since."""
-    records = to_jsonable_python(list(export.export_user(database, TENANT, "test:Ann")))
+    records = to_jsonable_python(list(transfer.export_user(database, TENANT, "test:Ann")))
     return [record for record in records if record["record"] != "query"]
 
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 from pydantic_core import to_json
 
-from pipeline.erasure import export, forget
+from pipeline.erasure import forget
 from pipeline.ingest import chat_moves
 from pipeline.memories import entities
 from pipeline.operations import lookup, transfer
@@ -232,7 +232,7 @@ def get_export(api: Api, tenant: Tenant, user_id: Id) -> StreamingResponse:
     `record` names its kind: `user`, `message`, `memory`, `chat`, `session`, `query`, `rollup` or `entity`. A connection
     that breaks off early has delivered only a part.
     """
-    return _streamed(export.export_user(api.database, tenant, user_id))
+    return _streamed(transfer.export_user(api.database, tenant, user_id))
 
 
 def _streamed(records: Iterator[dict[str, Any]]) -> StreamingResponse:
