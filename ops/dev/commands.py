@@ -71,6 +71,26 @@ def fit(
     finish(lambda say: Report(found=fitted(connection.configured(), say)), as_json=as_json)
 
 
+@app.command(
+    epilog="**Examples:** backscroll dev trace 'Who paid for the boiler?' · backscroll dev trace --json"
+)
+def trace(
+    question: Annotated[
+        str, typer.Argument(help="Put to a sample chat.")
+    ] = "What did the plumber say about the boiler?",
+    profile: Annotated[str, typer.Option(help="Of the context.")] = "balanced",
+    as_json: JsonOption = False,
+) -> None:
+    """Show the way of a question: the functions that it enters once all is warm, in order, by module, with times.
+
+    On a database of its own. Times are in milliseconds and include what a function called; tracing doubles them. With
+    `--json` also its SQL as it ran, values included.
+    """
+    from ops.dev.trace import trace
+
+    finish(lambda say: trace(connection.configured(), question, profile, say), as_json=as_json)
+
+
 @app.command(epilog="**Example:** backscroll dev chaos --messages 20000 --kills 30 --seed 7")
 def chaos(
     messages: Annotated[int, typer.Option(min=100, max=1_000_000, help="In all chats together.")] = 2000,
