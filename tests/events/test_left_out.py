@@ -195,8 +195,11 @@ def test_one_unreadable_message_of_a_webhook_loses_no_other(client: httpx.Client
     assert "note" not in metadata
     ((title,),) = rows(database, "SELECT title FROM chats")
     assert (len(title), title[-1]) == (500, "…")
-    # what was cut is counted once
+    # what was cut is counted once, and another title of a chat that is known as well
     assert client.post("/v1/events/standard", json=sent).json()["left_out"] == {"unreadable": 2}
+    sent["data"]["chat"]["title"], sent["data"]["messages"] = "Küche " * 200, [first | {"external_id": "8"}]
+    again = [client.post("/v1/events/standard", json=sent).json()["left_out"] for _ in range(2)]
+    assert again == [{"cut": 1}, {}]
 
 
 # what each platform calls: what nobody reads, what is new and has words, and what nobody misses
