@@ -122,6 +122,9 @@ def test_a_group_that_became_a_supergroup_is_asked_under_both_ids(
     assert begun.status_code == 202
     # told twice, it is one
     assert client.post(f"/v1/chats/{CHAT}/rename", json={"to": SUPER}).json()["id"] == begun.json()["id"]
+    # what is still under way is stored where the chat is now
+    late = client.post("/v1/messages", json=body(said(1), said(2))).json()
+    assert (late["accepted"], late["duplicates"]) == (1, 1)
     forget_all(database)
     assert client.get(f"/v1/forget/{begun.json()['id']}").json()["counts"]["messages"] == 1
     for chat in (CHAT, SUPER):

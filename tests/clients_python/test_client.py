@@ -80,10 +80,20 @@ def test_the_same_for_asyncio(url: str) -> None:
     assert "n° 19" in text
 
 
-def test_an_error_says_what_the_api_said(api: httpx.Client, url: str, memory: Backscroll) -> None:
+def test_an_error_says_what_the_api_said(
+    api: httpx.Client, url: str, memory: Backscroll, tmp_path: Path
+) -> None:
     with pytest.raises(Refused, match=r"sent_at.*no time zone") as refused:
         memory.add(CHAT, said(1, sent_at="2026-05-04T18:00:00"))
     assert refused.value.field == "messages.0.sent_at"
+    # of several that a buffer sends, the one that is wrong, and those beside it are there
+    with (
+        Backscroll(buffer=tmp_path / "buffer") as buffered,
+        pytest.raises(Refused, match=r"messages\.1\.sender_id") as refused,
+    ):
+        buffered.add(CHAT, said(4), said(5, sender_id=""))
+    assert refused.value.field == "messages.1.sender_id"
+    assert contents(memory) == [BOILER]
     with pytest.raises(NotFound, match="no chat telegram:никто"):
         memory.context("telegram:никто", "Who is there?")
     with Backscroll(api_key="wrong") as stranger, pytest.raises(KeyRefused, match="unknown here"):

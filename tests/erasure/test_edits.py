@@ -145,6 +145,14 @@ def test_a_deleted_message_is_gone_with_all_that_was_made_of_it(remembered: Data
         """SELECT c.message_count, c.lexeme_count = (SELECT sum(length(tsv)) FROM messages), s.message_count, s.status
         FROM chats c JOIN conversation_sessions s USING (chat_id)""",
     ) == [(8, True, 8, "summarized")]
+    # and so is one that has no place yet
+    accept.accept(remembered, TENANT, CHAT, [message(9, id="m9")])
+    assert delete(remembered, "m9").outcome == "deleted"
+    place(remembered)
+    counts = (
+        "SELECT c.message_count, s.message_count FROM chats c JOIN conversation_sessions s USING (chat_id)"
+    )
+    assert rows(remembered, counts) == [(8, 8)]
 
 
 def test_a_message_deleted_before_it_comes_never_comes(database: Database) -> None:

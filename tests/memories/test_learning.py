@@ -47,6 +47,17 @@ def test_a_fact_is_learned_about_who_says_it_who_is_named_the_agent_and_the_grou
     ]
 
 
+def test_a_change_supersedes_what_was_known_in_whatever_order_it_comes(talk: Talk) -> None:
+    talk.say(48, "Ann | home | faro")
+    talk.learn()
+    talk.say(0, "Ann | home | porto")
+    talk.learn()
+    talk.say(24, "Ann | home | braga")
+    talk.learn()
+    assert talk.known() == [("test:ann", "Ann: home faro.")]
+    assert talk.all() == ["Ann: home porto.", "Ann: home braga.", "Ann: home faro."]
+
+
 def test_what_is_said_again_gains_confidence_and_outlives_the_deletion_of_one(talk: Talk) -> None:
     for hour in (0, 24, 48):
         talk.say(hour, "Ann | home | porto")

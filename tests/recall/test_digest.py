@@ -113,6 +113,15 @@ SITUATIONS = [
         messages=0,
     ),
     Situation(
+        what="away for a minute",
+        language="english",
+        said=[(0, "ana", "The train leaves at nine."), (1, "ben", "ok, see you there")],
+        at=2,
+        must=["Nothing was said since 2 March 2026, 18:01"],
+        never=["train", "see you"],
+        messages=0,
+    ),
+    Situation(
         what="asked twice",
         language="german",
         said=[
