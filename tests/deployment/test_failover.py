@@ -58,7 +58,7 @@ class Bot:
                 self._until_answered("/v1/context", {"chat_id": chat, "query": SAYINGS[0]}, headers)
             self._until_answered(*asked, headers)
             self.sent.append(message["external_id"])
-            time.sleep(0.1)
+            time.sleep(0.02)
 
     def _until_answered(self, path: str, payload: Any, headers: dict[str, str]) -> None:
         began = time.monotonic()
