@@ -313,28 +313,3 @@ def test_old_messages_go_with_their_vectors_and_sessions_keep_what_they_say(
     assert rows(two_sessions, "SELECT message_count FROM chats") == [(2,)]
     old = settings.model_copy(update={"retention_days": 1})
     assert prune(two_sessions, TENANT, retention_of(old))["messages_by_age"] == 2
-
-
-def test_memories_go_when_their_time_is_up_and_the_least_important_above_the_cap(
-    two_sessions: Database, settings: Settings
-) -> None:
-    rows(
-        two_sessions,
-        """
-                INSERT INTO memories (tenant_id, id, scope, type, user_id, content, content_hash, importance,
-                    expires_at)
-                SELECT :tenant, gen_random_uuid(), 'user', 'fact', 'u1', 'fact ' || n, sha256(n::text::bytea), n,
-                    CASE WHEN n = 9 THEN now() - interval '1 s' END
-                FROM generate_series(0, 9) n
-            """,
-        tenant=TENANT,
-    )
-    kept = settings.model_copy(update={"memory_user_max": 4})
-    pruned = prune(two_sessions, TENANT, retention_of(kept), batch=3)
-    assert (pruned["memories_expired"], pruned["memories_over_user_cap"]) == (1, 5)
-    assert rows(two_sessions, "SELECT content FROM memories ORDER BY importance") == [
-        ("fact 5",),
-        ("fact 6",),
-        ("fact 7",),
-        ("fact 8",),
-    ]

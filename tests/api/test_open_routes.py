@@ -227,7 +227,6 @@ def test_a_url_and_headers_have_limits(standing_client: httpx.Client) -> None:
     address = f"/v1/messages/{urllib.parse.quote('👍' * 255)}/{urllib.parse.quote('👍' * 255)}"
     assert standing_client.delete(address).status_code == 200
     problem_of(standing_client.post(f"/v1/users/{'%2f%41' * 1000}"), 405)
-    assert "100 parameters" in problem_of(standing_client.get(f"/healthz?{'a&' * 100}"), 422)["detail"]
 
 
 @pytest.fixture(scope="module")

@@ -80,83 +80,39 @@ def test_the_same_for_asyncio(url: str) -> None:
     assert "n° 19" in text
 
 
-def test_an_error_says_what_the_api_said(memory: Backscroll) -> None:
+def test_an_error_says_what_the_api_said(
+    api: httpx.Client, url: str, memory: Backscroll, tmp_path: Path
+) -> None:
     with pytest.raises(Refused, match=r"sent_at.*no time zone") as refused:
         memory.add(CHAT, said(1, sent_at="2026-05-04T18:00:00"))
     assert refused.value.field == "messages.0.sent_at"
+    # of several that a buffer sends, the one that is wrong, and those beside it are there
+    with (
+        Backscroll(buffer=tmp_path / "buffer") as buffered,
+        pytest.raises(Refused, match=r"messages\.1\.sender_id") as refused,
+    ):
+        buffered.add(CHAT, said(4), said(5, sender_id=""))
+    assert refused.value.field == "messages.1.sender_id"
+    assert contents(memory) == [BOILER]
     with pytest.raises(NotFound, match="no chat telegram:никто"):
         memory.context("telegram:никто", "Who is there?")
-    with Backscroll(api_key="wrong") as stranger, pytest.raises(KeyRefused):
+    with Backscroll(api_key="wrong") as stranger, pytest.raises(KeyRefused, match="unknown here"):
         stranger.context(CHAT, "Who is there?")
+    scoped = {"label": "bot", "scopes": ["ingest"], "chats": ["telegram:1"]}
+    limited = Backscroll(api_key=api.post("/v1/keys", json=scoped).json()["key"])
+    with limited, pytest.raises(Forbidden, match="only for some chats"):
+        limited.add(CHAT, said(2, "тоже"))
+    # the URL of something else, which a Backscroll answers
+    with (
+        Backscroll(f"{url}/v0", patience=0) as elsewhere,
+        pytest.raises(ApiFailed, match="Is the URL right"),
+    ):
+        elsewhere.latest(CHAT)
     with (
         Backscroll("http://127.0.0.1:9", patience=0) as away,
         pytest.raises(Unavailable, match="does not answer"),
     ):
         away.add(CHAT, said(1))
-
-
-def test_what_is_wrong_in_the_buffer_keeps_nothing_else_waiting(
-    url: str, memory: Backscroll, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    # Given three messages that wait, of which one will never be taken
-    path = tmp_path / "bot" / "buffer.sqlite"
-    with Backscroll("http://127.0.0.1:9", buffer=path) as away:
-        assert [away.add(CHAT, said(1)), away.add(CHAT, said(2, sent_at="soon"))] == [False, False]
-        assert away.add(CHAT, said(3, "tout va bien")) is False
-        assert away.waiting == 3
-    # Then only their owner reads them
-    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IRUSR | stat.S_IWUSR
-    with Backscroll(buffer=path) as back:
-        # When the next bot asks something
-        assert "tout va bien" in back.context(CHAT, "Ça va ?").text
-        # Then the wrong one is told of and set aside
-        assert "messages.0.sent_at" in caplog.text
-        assert back.waiting == 0
-        (aside,) = back.set_aside()
-        assert json.loads(aside.body)["messages"][0]["external_id"] == "2"
-        assert "messages.0.sent_at" in aside.reason
-        assert back.flush() is True
-        # and one that is wrong now is told to whoever sends it, and those beside it are there
-        with pytest.raises(Refused, match=r"messages\.1\.sender_id") as refused:
-            back.add(CHAT, said(4, "ça va"), said(5, sender_id=""))
-        assert refused.value.field == "messages.1.sender_id"
-        assert back.set_aside() == [aside]
-    assert contents(memory) == [BOILER, "tout va bien", "ça va"]
-
-
-def test_the_url_of_something_else_and_a_key_that_may_not_lose_nothing(
-    api: httpx.Client, url: str, memory: Backscroll, tmp_path: Path
-) -> None:
-    # Given a bot with a wrong URL, which a Backscroll answers, and one whose key is only for another chat
-    with Backscroll(f"{url}/v0", buffer=tmp_path / "wrong", patience=0) as wrong:
-        assert wrong.add(CHAT, said(1)) is False
-        with pytest.raises(ApiFailed, match="Is the URL right"):
-            wrong.latest(CHAT)
-    scoped = {"label": "bot", "scopes": ["ingest", "context"], "chats": ["telegram:1"], "messages_per_day": 5}
-    key = api.post("/v1/keys", json=scoped).json()
-    with Backscroll(api_key=key["key"], buffer=tmp_path / "limited", patience=0) as limited:
-        with pytest.raises(Forbidden, match="only for some chats"):
-            limited.add(CHAT, said(2, "тоже"))
-        # Then it goes on with the other chat, as far as a day's limit lets it, and so do its questions
-        messages = [said(number, f"n° {number}") for number in range(8)]
-        assert limited.add("telegram:1", *messages) is False
-        assert limited.waiting == 1 + 3
-        assert "n° 4" in limited.context("telegram:1", "Which number was last?").text
-        with pytest.raises(Forbidden):
-            limited.flush()
-        assert contents(memory, "telegram:1") == [f"n° {number}" for number in range(5)]
-    with Backscroll(api_key="unknown", buffer=tmp_path / "limited") as unknown:
-        with pytest.raises(KeyRefused, match="unknown here"):
-            unknown.flush()
-        assert unknown.waiting == 1 + 3
-    # When both have what they need
-    for name in ("wrong", "limited"):
-        with Backscroll(buffer=tmp_path / name) as right:
-            assert right.flush() is True
-            assert right.set_aside() == []
-    # Then all of it is there
-    assert contents(memory) == [BOILER, "тоже"]
-    assert contents(memory, "telegram:1") == [f"n° {number}" for number in range(8)]
 
 
 def test_what_no_request_can_hold_is_refused_at_once(tmp_path: Path) -> None:
@@ -185,6 +141,8 @@ def test_a_buffer_is_of_one_client_and_does_not_grow_for_ever(tmp_path: Path) ->
         with pytest.raises(BufferUnusable, match="full: 2 requests"):
             memory.add(CHAT, said(3))
     assert os.listdir(tmp_path) == ["buffer.sqlite"]  # noqa: PTH208
+    # only its owner reads what waits
+    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IRUSR | stat.S_IWUSR
     for unusable in (tmp_path, tmp_path / "buffer.sqlite" / "inside"):
         with pytest.raises(BufferUnusable, match="cannot be used"):
             Backscroll("http://127.0.0.1:9", "key", buffer=unusable)

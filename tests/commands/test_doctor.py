@@ -27,7 +27,6 @@ from tests.commands.conftest import Run, Workers
 from tests.conftest import MIGRATED, TENANT, Templates, message, refusing
 from tests.harness.doctor import as_superuser, diagnose, found, may_mend
 from tests.harness.pipeline import rows
-from tests.harness.refusals import as_owner
 from tests.providers.chat_server import ChatServer, Reply, Request, refused
 from workers.app import make_app
 from workers.queues import ACCEPT, QUEUES, note_sweep
@@ -180,30 +179,6 @@ def test_an_index_of_vectors_is_built_for_a_large_chat_and_dropped_where_none_is
     assert found(run, "--tenant", TENANT) == {}
     mended = diagnose(run, "--fix")
     assert (mended["findings"], mended["mended"]) == ([], ["dropped the index message_vectors_space_1"])
-
-
-def test_a_model_that_is_not_there_is_a_finding_beside_the_others_and_no_network_is_asked(
-    run: Run, memory: None, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def connect(*_: object, **__: object) -> None:
-        raise AssertionError("the network was asked")
-
-    # Given a misspelt model, also of the active space, and something else that is wrong
-    as_owner(
-        settings, "UPDATE embedding_spaces SET name = 'x', provider = 'sentence-transformers', model = 'y'"
-    )
-    monkeypatch.setenv("BACKSCROLL_EMBEDDING_PROVIDER", "sentence-transformers")
-    monkeypatch.setenv("BACKSCROLL_EMBEDDING_MODEL", "all-MiniLM-L6-v3")
-    as_owner(settings, "ALTER TABLE messages NO FORCE ROW LEVEL SECURITY")
-    monkeypatch.setattr("http.client.HTTPConnection.connect", connect)
-    # as in a process of its own, where nothing has imported it before the doctor forbids it the network
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    told = diagnose(run, "--model")["findings"]
-    # Then both are found
-    assert {"space", "isolation", "model"} <= {each["check"] for each in told}
-    assert "sentence-transformers/all-MiniLM-L6-v3" in next(
-        each["what"] for each in told if each["check"] == "space"
-    )
 
 
 def test_a_language_model_that_cannot_be_asked_is_found_and_what_it_is_sent_is_said(

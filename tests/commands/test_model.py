@@ -1,4 +1,7 @@
-"""`backscroll model export`: models like BERT become folders that run without torch; others, and bad ones, do not."""
+"""Commands that load models by torch.
+
+`backscroll model export`: models like BERT become folders that run without torch; others, and bad ones, do not.
+"""
 
 import json
 from pathlib import Path
@@ -9,7 +12,10 @@ import pytest
 from pipeline.clients import sentence_transformers
 from pipeline.clients.onnx import onnx
 from pipeline.clients.onnx.onnx import OnnxEmbedder
+from schemas.settings import Settings
 from tests.commands.conftest import Run
+from tests.harness.doctor import diagnose
+from tests.harness.refusals import as_owner
 
 # by their names: to import them takes seconds, which every run of other stories would wait for, too
 pytestmark = [
@@ -101,3 +107,27 @@ def test_a_graph_that_is_not_like_its_model_is_refused_and_leaves_nothing(run: R
     assert told.code == 5
     assert "Refused: the mean cosine" in told.out
     assert not list(tmp_path.glob("*made*"))
+
+
+def test_a_model_that_is_not_there_is_a_finding_beside_the_others_and_no_network_is_asked(
+    run: Run, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def connect(*_: object, **__: object) -> None:
+        raise AssertionError("the network was asked")
+
+    # Given a misspelt model, also of the active space, and something else that is wrong
+    as_owner(
+        settings, "UPDATE embedding_spaces SET name = 'x', provider = 'sentence-transformers', model = 'y'"
+    )
+    monkeypatch.setenv("BACKSCROLL_EMBEDDING_PROVIDER", "sentence-transformers")
+    monkeypatch.setenv("BACKSCROLL_EMBEDDING_MODEL", "all-MiniLM-L6-v3")
+    as_owner(settings, "ALTER TABLE messages NO FORCE ROW LEVEL SECURITY")
+    monkeypatch.setattr("http.client.HTTPConnection.connect", connect)
+    # as in a process of its own, where nothing has imported it before the doctor forbids it the network
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    told = diagnose(run, "--model")["findings"]
+    # Then both are found
+    assert {"space", "isolation", "model"} <= {each["check"] for each in told}
+    assert "sentence-transformers/all-MiniLM-L6-v3" in next(
+        each["what"] for each in told if each["check"] == "space"
+    )

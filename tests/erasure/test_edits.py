@@ -1,7 +1,6 @@
 """Edits and deletions, whenever they come: what is stored is what was said last, and nothing is made of what was."""
 
 import itertools
-import random
 
 import pytest
 
@@ -14,7 +13,6 @@ from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from tests.conftest import POLICY, SESSION_POLICY, TENANT, also_partitioned, at, message
 from tests.harness.pipeline import CHAT, Meanwhile, embed_all, place, rows, work
-from tests.harness.sessions import expected, stored
 
 
 def edit(database: Database, id: str, content: str, minute: float) -> edits.Changed:  # noqa: A002
@@ -147,6 +145,14 @@ def test_a_deleted_message_is_gone_with_all_that_was_made_of_it(remembered: Data
         """SELECT c.message_count, c.lexeme_count = (SELECT sum(length(tsv)) FROM messages), s.message_count, s.status
         FROM chats c JOIN conversation_sessions s USING (chat_id)""",
     ) == [(8, True, 8, "summarized")]
+    # and so is one that has no place yet
+    accept.accept(remembered, TENANT, CHAT, [message(9, id="m9")])
+    assert delete(remembered, "m9").outcome == "deleted"
+    place(remembered)
+    counts = (
+        "SELECT c.message_count, s.message_count FROM chats c JOIN conversation_sessions s USING (chat_id)"
+    )
+    assert rows(remembered, counts) == [(8, 8)]
 
 
 def test_a_message_deleted_before_it_comes_never_comes(database: Database) -> None:
@@ -159,29 +165,3 @@ def test_a_message_deleted_before_it_comes_never_comes(database: Database) -> No
     assert rows(database, "SELECT external_id FROM messages") == [("m2",)]
     # and what keeps it out names nothing
     assert "m1" not in str(rows(database, "SELECT kind, encode(hash, 'escape') FROM suppression_list"))
-
-
-def test_deletions_in_any_order_leave_the_sessions_of_the_pure_function(database: Database) -> None:
-    for seed in range(2):
-        chance = random.Random(seed)
-        chat = ChatIn(chat_id=f"test:{seed}")
-        said = [message(chance.randrange(0, 400), id=f"m{n}") for n in range(25)]
-        doomed = {m.external_id for m in said if chance.random() < 0.4}
-        steps: list[object] = [[m] for m in said] + sorted(doomed)
-        chance.shuffle(steps)
-        for step in steps:
-            if isinstance(step, str):
-                edits.delete(database, TENANT, chat.chat_id, step, SESSION_POLICY)
-            else:
-                accept.accept(database, TENANT, chat, step)  # type: ignore[arg-type]
-            if chance.random() < 0.3:
-                place(database)
-        place(database)
-        left = [m for m in said if m.external_id not in doomed]
-        assert stored(database, chat.chat_id) == expected(left)
-        assert rows(database, f"SELECT message_count FROM chats WHERE chat_id = '{chat.chat_id}'") == [
-            (len(left),)
-        ]
-
-
-# Remembering

@@ -11,6 +11,7 @@ from sqlalchemy import text
 from pipeline.store.connections.database import Database
 from tests.conftest import TENANT
 from tests.events.conftest import work
+from tests.harness.pipeline import rows
 
 AT = 1_790_000_000
 ANA, MAL = 11, 22
@@ -280,29 +281,28 @@ def words(database: Database, chat_id: str) -> list[str]:
         return list(said)
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("on", PLATFORMS, ids=[platform.name for platform in PLATFORMS])
 def test_nothing_of_one_is_shown_to_another_or_changed(
-    client: httpx.Client, database: Database, on: Platform, attack: str
+    client: httpx.Client, database: Database, on: Platform
 ) -> None:
-    forged = list(ATTACKS[attack](on))
-    if not forged:
-        pytest.skip("nobody can send that there")
     said = [on.says(ANA, False, "1", SAID, 1, "Ana Peres"), on.says(ANA, True, "2", SECRET, 2, "Ana Peres")]
     own = on.says(MAL, True, "3", IDLE, 3, "Mal")
-    # whenever it comes; an edit that holds the whole message is that message, if it comes first
-    early = [] if on.name in ("telegram", "slack", "discord") and "edit" in attack else forged
-    for payload in (*early, *said, own, *forged):
-        answer = client.post(f"/v1/events/{on.name}", json=payload)
-        assert answer.status_code == 200, answer.text
-    work(database)
-    assert words(database, on.group) == [SAID]
-    assert words(database, on.direct(ANA)) == [SECRET]
-    body = {"chat_id": on.direct(MAL), "user_id": on.person(MAL), "query": ASKED, "profile": "ask"}
-    shown = client.post("/v1/context", json=body)
-    assert shown.status_code == 200, shown.text
-    for secret in (SAID, SECRET, "7719"):
-        assert secret not in shown.json()["text"]
+    for attack, made in ATTACKS.items():
+        forged = list(made(on))
+        # whenever it comes; an edit that holds the whole message is that message, if it comes first
+        early = [] if on.name in ("telegram", "slack", "discord") and "edit" in attack else forged
+        for payload in (*early, *said, own, *forged):
+            answer = client.post(f"/v1/events/{on.name}", json=payload)
+            assert answer.status_code == 200, answer.text
+        work(database)
+        assert words(database, on.group) == [SAID], attack
+        assert words(database, on.direct(ANA)) == [SECRET], attack
+        body = {"chat_id": on.direct(MAL), "user_id": on.person(MAL), "query": ASKED, "profile": "ask"}
+        shown = client.post("/v1/context", json=body)
+        assert shown.status_code == 200, shown.text
+        assert not [secret for secret in (SAID, SECRET, "7719") if secret in shown.json()["text"]], attack
+        for table in ("chats", "jobs", "users", "suppression_list"):
+            rows(database, f"DELETE FROM {table}")
 
 
 def _alone(platform: str, who: int, external_id: int, words: str, by: int) -> Any:

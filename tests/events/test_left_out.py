@@ -193,19 +193,13 @@ def test_one_unreadable_message_of_a_webhook_loses_no_other(client: httpx.Client
     assert metadata["forwarded_from"] == "Боб"
     assert metadata["original_metadata_bytes"] > 20_000
     assert "note" not in metadata
-
-
-def test_a_name_or_a_title_that_was_cut_is_marked_and_counted_once(
-    client: httpx.Client, database: Database
-) -> None:
-    person = {"id": 7, "is_bot": False, "first_name": "Ю" * 300}
-    of_named = telegram(message_id=1, **{"from": person})
-    titled = telegram(message_id=2, chat={"id": -1999, "type": "group", "title": "Köln " * 200})
-    answers = [client.post("/v1/events/telegram", json=sent).json() for sent in (of_named, titled, titled)]
-    assert [answer["left_out"] for answer in answers] == [{"cut": 1}, {"cut": 1}, {}]
     ((title,),) = rows(database, "SELECT title FROM chats")
-    ((name,),) = rows(database, "SELECT sender_name FROM messages WHERE external_id = '1'")
-    assert (len(title), title[-1], len(name), name[-1]) == (500, "…", 255, "…")
+    assert (len(title), title[-1]) == (500, "…")
+    # what was cut is counted once, and another title of a chat that is known as well
+    assert client.post("/v1/events/standard", json=sent).json()["left_out"] == {"unreadable": 2}
+    sent["data"]["chat"]["title"], sent["data"]["messages"] = "Küche " * 200, [first | {"external_id": "8"}]
+    again = [client.post("/v1/events/standard", json=sent).json()["left_out"] for _ in range(2)]
+    assert again == [{"cut": 1}, {}]
 
 
 # what each platform calls: what nobody reads, what is new and has words, and what nobody misses

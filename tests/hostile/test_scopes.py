@@ -12,17 +12,15 @@ import pytest
 from fastapi import APIRouter
 
 from pipeline.people import api_keys
-from schemas.bots import SCOPES, CurrentKey, KeyIn
+from schemas.bots import SCOPES, KeyIn
 from tests.api.conftest import served
 from tests.hostile import victims
 from tests.hostile.caller import THEMES, Call, Caller, calls, routes
 from tests.hostile.conftest import Stage
 from tests.hostile.victims import MALLORY, SECRET, SHARED_CHAT, VICTIM
 from tests.tables import OF_TENANTS
-from workers.api import admission
 from workers.api.api_route import ApiRoute
 from workers.api.app import make_web_app
-from workers.api.problems import HttpError
 from workers.api.scopes import ACCESS, OPEN, Access
 from workers.api.state import Tenant
 from workers.mcp.tools import TOOLS
@@ -222,19 +220,6 @@ def test_a_route_without_a_scope_cannot_be_built() -> None:
     # nor one whose chat nobody would look at
     with pytest.raises(LookupError, match="no Body that could name a chat"):
         router.post("/v1/search")(get_secrets)
-
-
-def test_an_endpoint_that_reads_its_body_itself_learns_no_tenant_before_it_says_the_chat() -> None:
-    key = CurrentKey(id=1, tenant="a", label="", scopes=["ingest"], chats=["чат"])
-    caller = admission.Caller(key, Access("ingest", "body"))
-    with pytest.raises(RuntimeError, match="require_chats"):
-        _ = caller.tenant
-    for named in ([], [None], ["чат", "другой"]):
-        with pytest.raises(HttpError) as refused:
-            caller.require_chats(named)
-        assert refused.value.status == 403
-    caller.require_chats(["чат"])
-    assert caller.tenant == "a"
 
 
 def flat(router: Any) -> Iterator[Any]:

@@ -13,7 +13,7 @@ from pipeline.ingest.accept import MessageLimits
 from pipeline.ingest.place import ARRIVALS_AT_ONCE, placer
 from pipeline.ingest.sessionize import SessionPolicy
 from pipeline.jobs import runner
-from pipeline.people import identities, suppression
+from pipeline.people import suppression
 from pipeline.store.connections.database import Database
 from schemas.messages import MAX_CONTENT_BYTES, MAX_NAME_CHARS, ChatIn, MessageIn
 from schemas.settings import Settings
@@ -127,13 +127,9 @@ def test_what_one_turn_cannot_place_is_due_at_once_and_the_kinds_of_work_that_fo
 # On the way in
 
 
-def test_whoever_is_not_remembered_is_a_member_without_a_name(database: Database) -> None:
+def test_an_edit_does_not_wait_for_what_is_kept_out(database: Database) -> None:
     suppression.remember_user(database, TENANT, "test:dee", remembered=False)
-    said = [message(0), message(1, sender_id="test:dee")]
-    assert accept.accept(database, TENANT, CHAT, said) == accept.Accepted(new=1, duplicates=0, kept_out=1)
-    found = identities.show_members(database, TENANT, CHAT.chat_id)
-    assert (found.members, found.unnamed) == (["test:ann"], True)
-    # and nothing of them waits
+    accept.accept(database, TENANT, CHAT, [message(0)])
     edits.edit(database, TENANT, edits.NewText(CHAT.chat_id, "late", "Oh.", EPOCH), SESSION_POLICY)
     assert rows(database, "SELECT count(*) FROM pending_changes") == [(1,)]
     accept.accept(database, TENANT, CHAT, [message(2, sender_id="test:dee", id="late")])

@@ -57,18 +57,6 @@ def test_a_fork_is_signalled_and_waited_for(forks: Forks, tmp_path: Path) -> Non
     waiting.send_signal(signal.SIGTERM)
 
 
-def test_forks_end_with_what_forks_them_and_the_next_is_made_by_another(tmp_path: Path) -> None:
-    forks = Forks({"PATH": os.defpath})
-    try:
-        first = forks.start("first", [*RUN, WAIT], {}, str(tmp_path / "log"))
-        psutil.Process(first.pid).parent().kill()
-        assert first.wait(10) == -signal.SIGKILL
-        until(lambda: not Path(f"/proc/{first.pid}").exists(), "it has ended", 10)
-        assert forks.start("second", [*RUN, "pass"], {}, str(tmp_path / "log")).wait(60) == 0
-    finally:
-        forks.close()
-
-
 def test_no_fork_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
     program = (
         "import os, time; from ops.local.forks import PYTHON, Forks\n"
@@ -80,3 +68,11 @@ def test_no_fork_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
         pid = int(parent.stdout.readline())
         parent.kill()
     until(lambda: not Path(f"/proc/{pid}").exists(), "it has ended", 10)
+
+
+def test_forks_end_with_what_forks_them_and_the_next_is_made_by_another(forks: Forks, tmp_path: Path) -> None:
+    first = forks.start("first", [*RUN, WAIT], {}, str(tmp_path / "log"))
+    psutil.Process(first.pid).parent().kill()
+    assert first.wait(10) == -signal.SIGKILL
+    until(lambda: not Path(f"/proc/{first.pid}").exists(), "it has ended", 10)
+    assert forks.start("second", [*RUN, "pass"], {}, str(tmp_path / "log")).wait(60) == 0

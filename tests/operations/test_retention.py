@@ -154,13 +154,18 @@ def test_history_and_answers_that_nobody_was_shown_go_after_their_time(
             """)
         )
         memory_rows.touch(connection, [str(shown_answer)])
+    ended = write("It rains.", expires_at="2026-03-02T18:00Z")
     lately = write("Has a dog.")
     statements.correct(database, TENANT, lately, MemoryCorrection(content="Has a parrot."))
     # When that is pruned
     pruned = prune(database, TENANT, keep, batch=1)
     # Then what others still know, and what became history lately, is there
-    assert (pruned["memories_history"], pruned["memories_unused_answers"]) == (2, 1)
-    gone = {home, boat, old_answer}
+    assert (pruned["memories_history"], pruned["memories_unused_answers"], pruned["memories_expired"]) == (
+        2,
+        1,
+        1,
+    )
+    gone = {home, boat, old_answer, ended}
     assert not gone & {id_ for (id_,) in rows(database, "SELECT id FROM memories")}
     assert {lately, cat, shown_answer} <= {id_ for (id_,) in rows(database, "SELECT id FROM memories")}
 

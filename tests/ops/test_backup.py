@@ -40,7 +40,7 @@ CHAT = "test:chat"
 def opened(data_dir: Path) -> Iterator[Database]:
     """The database of a data folder, as Backscroll opens it."""
     with (
-        EmbeddedPostgres(data_dir) as server,
+        EmbeddedPostgres(data_dir, durable=False) as server,
         closing(Database(server.dsn("app"), server.dsn("maintenance"))) as database,
     ):
         yield database
@@ -202,7 +202,7 @@ def test_an_older_backup_is_brought_up_to_date_and_one_that_is_newer_damaged_or_
     whole = made.dump.read_bytes()
     (tmp_path / "short.dump").write_bytes(whole[: len(whole) // 2])
     with (
-        EmbeddedPostgres(data_dir) as server,
+        EmbeddedPostgres(data_dir, durable=False) as server,
         psycopg.connect(server.superuser_dsn("backscroll"), autocommit=True) as connection,
     ):
         for name, at in (("newer.dump", "9999"), ("development.dump", "0018"), ("", REVISION)):

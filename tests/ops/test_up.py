@@ -119,20 +119,6 @@ def test_flower_asks_for_its_password(home: Home, up: Up) -> None:
     assert _status(url, ("backscroll", password)) == 200
 
 
-def test_a_worker_that_died_is_started_again(up: Up) -> None:
-    dead = up.child("ingest")
-    dead.kill()
-    up.wait_for("worker-ingest ended by SIGKILL")
-    until(lambda: _child_of(up, "ingest") not in (None, dead.pid), "another worker")
-
-
-def test_a_worker_that_is_frozen_is_started_again(up: Up) -> None:
-    frozen = up.child("ingest")
-    frozen.suspend()
-    up.wait_for("worker-ingest was stopped by a signal, and killed")
-    until(lambda: _child_of(up, "ingest") not in (None, frozen.pid), "another worker")
-
-
 def test_all_is_started_again_when_what_forks_it_died(up: Up) -> None:
     dead = {name: up.child(name) for name in ("ingest", "api", "beat")}
     dead["api"].parent().kill()

@@ -4,7 +4,6 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from celery import Celery
@@ -122,29 +121,6 @@ def test_workers_run_as_they_were_meant_to(deployment: Deployment) -> None:
         assert stats[name]["prefetch_count"] == pool["max-concurrency"] == queue.concurrency
         if queue.pool == "prefork":
             assert pool["timeouts"] == [queue.soft_limit or 0, queue.hard_limit or 0]
-
-
-class Trap:
-    """Unpickled, it leaves a file behind."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (Path.touch, (self.path,))
-
-
-def test_a_pickle_is_refused_without_a_look_into_it(deployment: Deployment, tmp_path: Path) -> None:
-    trap = tmp_path / "sprung"
-    with Celery(broker=deployment.server.url) as bot:
-        bot.send_task(
-            "backscroll.ingest", kwargs={"chat": Trap(trap)}, queue="backscroll.accept", serializer="pickle"
-        )
-    deployment.send("test:pickle", talk(5))
-    deployment.wait_for("test:pickle", 5)
-    assert deployment.dead_letters() == [None]
-    assert not trap.exists()
-    drop_dead_letters(deployment)
 
 
 @contextmanager

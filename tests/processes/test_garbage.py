@@ -2,10 +2,14 @@
 
 import base64
 import json
+import os
+import pickle
+import tempfile
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,6 +44,16 @@ def pushed(body: Any, *, type_: str = "application/json", encoding: str = "base6
     ).encode()
 
 
+SPRUNG = Path(tempfile.gettempdir()) / f"sprung-{os.getpid()}"
+
+
+class Trap:
+    """Unpickled, it leaves a file behind."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (SPRUNG,))
+
+
 GIVEN = [[], payload("never"), {}]
 BOMB = encoded(zlib.compress(b"[" * 10**8))
 UNREADABLE = {
@@ -49,7 +63,7 @@ UNREADABLE = {
     "too deep": b"[" * 900 + b"]" * 900,
     "huge": b'{"body": "' + b"x" * 33 * 1024**2 + b'"}',
     "yaml": pushed(GIVEN, type_="application/x-yaml"),
-    "a pickle": pushed(GIVEN, type_="application/x-python-serialize"),
+    "a pickle": pushed(encoded(pickle.dumps([Trap()])), type_="application/x-python-serialize"),
     "unknown compression": pushed(GIVEN, compression="application/x-nothing"),
     "broken compression": pushed("eA==", compression="application/x-gzip"),
     "a bomb": pushed(BOMB, compression="application/x-gzip"),
@@ -98,6 +112,7 @@ def test_any_item_of_the_list_of_payloads_is_a_dead_letter_with_a_reason(deploym
     without_text, kept = letters[: len(UNREADABLE)], letters[len(UNREADABLE) :]
     assert {letter.payload for letter in without_text} == {"null"}
     assert all("SHA-256" in letter.error and "boiler" not in letter.error for letter in without_text)
+    assert not SPRUNG.exists()
     assert [json.loads(letter.payload)["kwargs"].get("chat") for letter in kept] == [
         *(None, "test:bare", "test:body", "test:misspelt", "test:none"),
         *("test:own", "test:expired", "test:soon", "test:ahead", None),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.processes.conftest import SECONDS, SOFT_SECONDS, Deployment, talk
+from tests.processes.conftest import SECONDS, Deployment, talk
 from tests.processes.nodes import Process
 from tests.waiting import until
 from workers import queues
@@ -122,21 +122,6 @@ def test_a_worker_told_to_end_gives_back_what_it_cannot_finish(deployment: Deplo
         assert [(row["attempts"], row["claimed"], row["due"]) for row in returned] == [(0, None, True)] * 10
     worker.restart()
     deployment.wait_for(chat, 10)
-
-
-def test_a_worker_of_threads_told_to_end_finishes_what_it_holds(deployment: Deployment) -> None:
-    # Given work that nothing can interrupt, and that takes longer than it should
-    chat, worker = "test:threads", deployment.workers["summarize"]
-    deployment.accept_and_place(chat, talk(10))
-    with stuck(deployment, "summarize", "conversation_sessions"):
-        worker.kill("SIGTERM")
-        time.sleep(SOFT_SECONDS + 0.5)
-        assert worker.runs
-    until(lambda: not worker.runs, "ended", SECONDS)
-    assert "Unrecoverable" not in worker.logs()
-    assert deployment.progress(chat).summarized == 2
-    # and what is done has no row
-    assert work_of(deployment, chat, "summarize") == []
 
 
 def test_while_postgres_is_away_payloads_wait_even_for_another_worker(deployment: Deployment) -> None:

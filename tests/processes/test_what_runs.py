@@ -1,8 +1,7 @@
 """What is said of a deployment is said of what runs there, and of no shell."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -10,8 +9,10 @@ import pytest
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.operations import deployment as running
 from pipeline.store.operations import stats as stored
-from tests.ops.running import backscroll
+from tests.ops.conftest import Here, here
 from tests.processes.conftest import Deployment, deployed
+
+__all__ = ["here"]
 
 ELSEWHERE = {
     "BACKSCROLL_SESSION_SUMMARY_MODEL": "small-1",
@@ -35,22 +36,27 @@ def states(deployment: Deployment) -> list[stored.RunningProcess]:
         return list(running.Deployment.of(connection).processes)
 
 
-def command(deployment: Deployment, *words: str) -> dict[str, Any]:
+@pytest.fixture
+def command(deployment: Deployment, here: Here) -> Callable[..., dict[str, Any]]:
     """What a command says in a shell that knows of no flag and no model."""
     known = {name: value for name, value in deployment.environment.items() if name.startswith("BACKSCROLL_")}
-    known = {name: value for name, value in known.items() if value}
-    # the folder has no `.env`
-    told = backscroll(*words, "--json", cwd=Path(deployment.folder), **known)
-    assert told.returncode in {0, 5, 6}, told.stderr
-    return {"err": told.stderr, **json.loads(told.stdout)}
+
+    def called(*words: str) -> dict[str, Any]:
+        told = here(*words, "--json", **{name: value for name, value in known.items() if value})
+        assert told.returncode in {0, 5, 6}, told.stderr
+        return {"err": told.stderr, **json.loads(told.stdout)}
+
+    return called
 
 
-def test_commands_speak_of_what_runs_and_not_of_their_own_shell(deployment: Deployment) -> None:
+def test_commands_speak_of_what_runs_and_not_of_their_own_shell(
+    deployment: Deployment, command: Callable[..., dict[str, Any]]
+) -> None:
     # Given a deployment that sends transcripts elsewhere
     deployment.start_workers(names=("summarize", "sweep"), **ELSEWHERE)
     deployment.until(lambda: len(states(deployment)) == 2, "both say what they run with")
     # Then the doctor of another shell says so, and how that shell differs
-    said = command(deployment, "doctor", "--chats", "0")
+    said = command("doctor", "--chats", "0")
     assert [sentence.split(",")[0] for sentence in said["sent"]] == [
         "Sessions are sent to models.example.org:443"
     ] * 2
@@ -64,15 +70,15 @@ def test_commands_speak_of_what_runs_and_not_of_their_own_shell(deployment: Depl
     kept = json.dumps([process.settings for process in states(deployment)])
     assert "secret" not in kept + json.dumps(said)
     # and a dry run speaks of that model, and of what it costs there
-    planned = command(deployment, "backfills", "start", "summarize", "--dry-run", "--all")
+    planned = command("backfills", "start", "summarize", "--dry-run", "--all")
     assert planned["estimate"]["model"] == "small-1"
     assert "BACKSCROLL_SESSION_SUMMARY_MODEL is small-1" in " ".join(planned["err"].split())
-    assert command(deployment, "cost")["today"]["budget_cost"] == 2.5
+    assert command("cost")["today"]["budget_cost"] == 2.5
     # When only one of them was restarted after a change, both values are said
     deployment.workers.pop("sweep").end()
     deployment.start_workers(names=("sweep",), BACKSCROLL_SESSION_SUMMARY_MODEL="small-2")
     deployment.until(lambda: len(states(deployment)) == 2, "both say what they run with")
-    notes = command(deployment, "doctor", "--chats", "0")["settings"]
+    notes = command("doctor", "--chats", "0")["settings"]
     (models,) = (note for note in notes if "SESSION_SUMMARY_MODEL" in note)
     assert "small-2 in worker sweep" in models
     assert "small-1 in worker summarize" in models
@@ -85,6 +91,6 @@ def test_commands_speak_of_what_runs_and_not_of_their_own_shell(deployment: Depl
     )
     deployment.workers["ingest"].end()
     assert states(deployment) == []
-    said = command(deployment, "doctor", "--chats", "0")
+    said = command("doctor", "--chats", "0")
     assert said["sent"] == ["Nothing would be sent to another machine"]
     assert said["settings"][0].startswith("No running HTTP API or worker says what it runs with")

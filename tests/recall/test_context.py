@@ -108,13 +108,6 @@ def test_one_chat_can_have_its_memory_off_and_on_again(filled: Database, setting
     assert counts == [(4,), (4,), (4,), (2,)]
 
 
-def test_what_was_recalled_is_not_remembered_again(filled: Database) -> None:
-    answer = f"As you said: {fencing.OPEN}the plumber comes from Almada{fencing.CLOSE} so call her."
-    accept.accept(filled, TENANT, CHAT, [message(9 * DAY, answer, id="answer", role="assistant")])
-    stored = rows(filled, "SELECT content FROM messages WHERE external_id = 'answer'")
-    assert stored == [("As you said:  so call her.",)]
-
-
 def test_memories_and_documents_are_shown_with_their_citation(filled: Database, settings: Settings) -> None:
     document = {"type": "document", "document_id": "house", "chunk_index": 3, "content": "plumber rules"}
     for known in (

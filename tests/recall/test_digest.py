@@ -350,18 +350,6 @@ SITUATIONS = [
         decided=["hotel del puerto"],
     ),
     Situation(
-        what="several sessions in order",
-        language="russian",
-        said=[
-            (0, "ben", "Я спать"),
-            (DAY, "oleg", "Утром привезли новый холодильник, большой и тихий."),
-            (DAY + 5 * HOUR, "lena", "Вечером сломался лифт на третьем этаже."),
-        ],
-        at=2 * DAY,
-        must=["холодильник", "лифт"],
-        messages=2,
-    ),
-    Situation(
         what="what a bot says is not told",
         language="english",
         said=[
@@ -420,17 +408,6 @@ SITUATIONS = [
         at=HOUR,
         must=["a las ocho"],
         asked=[],
-    ),
-    Situation(
-        what="a promise to ask is no answer of another",
-        language="german",
-        said=[
-            (0, "ben", "Tschüss"),
-            (5, "ana", "Ben, wie heißt der Elektriker aus Almada?"),
-            (8, "jana", "keine Ahnung wie der Elektriker aus Almada heißt"),
-        ],
-        at=HOUR,
-        asked=["Elektriker"],
     ),
 ]
 

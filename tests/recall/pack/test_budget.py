@@ -109,9 +109,6 @@ def test_no_message_stands_twice_and_the_newest_is_there(said: list[str], budget
     assert found.used_tokens == tokens.estimate_line(found.text) <= budget
 
 
-# Statements
-
-
 # Recent talk
 
 CHATTER = [
