@@ -13,6 +13,7 @@ from pathlib import Path
 from textwrap import dedent, indent
 from typing import Any
 
+import httpx
 import psycopg
 import pytest
 import redis as redis_client
@@ -35,11 +36,14 @@ from pipeline.store import vector_spaces
 from pipeline.store.connections.database import Database
 from schemas.messages import MessageIn
 from schemas.settings import Settings
+from tests import waiting
 
 # the first example may read the files of a language, and the machine may be busy
 hypothesis_settings.register_profile("any machine", deadline=None, max_examples=40)
 hypothesis_settings.register_profile("nightly", deadline=None, max_examples=800)
 hypothesis_settings.load_profile("any machine")
+# httpx gives up after five seconds, which a busy machine may need for an answer
+httpx._config.DEFAULT_TIMEOUT_CONFIG.read = float(waiting.SECONDS)
 
 CHECKOUT = Path(__file__).parents[1]
 TENANT = "default"
