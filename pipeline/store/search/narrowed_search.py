@@ -96,11 +96,11 @@ def _statement(
             SELECT avg(cosine) AS mean, max(cosine) AS best, count(*) AS compared FROM summaries
         ), {session_search.SPOKEN}, likely AS MATERIALIZED (
             SELECT * FROM (
-                SELECT coalesce(m.id, w.id) AS id,
+                SELECT coalesce(m.id, w.id) AS id, m.cosine,
                     coalesce(greatest((m.cosine - mean) / nullif(best - mean, 0), 0), 0) AS meaning,
                     coalesce(w.score / (SELECT nullif(max(score), 0) FROM spoken), 0) AS words
                 FROM summaries m CROSS JOIN facts FULL JOIN spoken w ON w.id = m.id) parts
-            ORDER BY meaning + words DESC FETCH FIRST {BY_WORDS} ROWS WITH TIES
+            ORDER BY meaning + words DESC, cosine DESC NULLS LAST FETCH FIRST {BY_WORDS} ROWS WITH TIES
         ), found AS MATERIALIZED (
             SELECT likely.*, s.*, row_number() OVER (
                 ORDER BY meaning + words + affinity + at DESC, {LAST_BEGUN_FIRST}) AS place
