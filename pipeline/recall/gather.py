@@ -135,7 +135,7 @@ def _scored(
             parts["best_message"] = MESSAGE_WEIGHT * best.get(row.id, 0.0) / top
             if sum(parts.values()) > sum(scored.get(row.id, {}).values()):
                 scored[row.id] = parts
-    return sorted(scored.items(), key=lambda session: (-sum(session[1].values()), -session[0]))
+    return sorted(scored.items(), key=lambda session: -sum(session[1].values()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -295,7 +295,7 @@ def _blended(
             {"ranking": session.score}, best, now - session.ended_at, overlap, rank.SESSION_FACTOR
         )
         blended.append(replace(session, score=sum(parts.values()), components=parts))
-    return sorted(blended, key=lambda session: (-session.score, -session.ended_at.timestamp(), -session.id))
+    return sorted(blended, key=lambda s: (s.score, s.ended_at, s.started_at, s.session_key), reverse=True)
 
 
 def _similarity_of(

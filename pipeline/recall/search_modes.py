@@ -140,16 +140,17 @@ def _similar(connection: Connection, request: Request, query: SearchQuery) -> Se
                 connection, request.chat.chat_id, request.filter, space, vector, limit=query.limit
             )
             by_query.append(dict(inside))
-    cosines = dict(sorted(best_cosines(by_query).items(), key=lambda hit: -hit[1])[: query.limit])
+    cosines = best_cosines(by_query)
     if query.min_similarity is not None:
         cosines = {message: cosine for message, cosine in cosines.items() if cosine >= query.min_similarity}
-    by_id = {message.id: message for message in message_rows.by_id(connection, cosines)}
+    messages = message_rows.by_id(connection, cosines)
+    messages.sort(key=lambda message: (cosines[message.id], message.stamp), reverse=True)
     return SearchResult(
         mode=query.mode,
         hits=_hits(
             connection,
             request,
-            [(by_id[message], cosine, {"meaning": round(cosine, 6)}) for message, cosine in cosines.items()],
+            [(m, cosines[m.id], {"meaning": round(cosines[m.id], 6)}) for m in messages[: query.limit]],
         ),
         vector_search=searched,
         degraded=list(request.degraded),
@@ -210,7 +211,7 @@ def search_topic(connection: Connection, request: Request, search: SearchQuery) 
         session.id: _with_neighbours(connection, request, hits, 0)
         for session, hits in _best_messages(request, narrowing)
     }
-    return sorted(_as_hits(narrowing.chosen, lines), key=lambda hit: (hit.started_at, hit.session_id))
+    return sorted(_as_hits(narrowing.chosen, lines), key=lambda hit: hit.started_at)
 
 
 def search_contextual(

@@ -21,7 +21,8 @@ from pipeline.store.search.filters import Scope
 from pipeline.store.search.keyword_search import KeywordHits
 from pipeline.store.search.session_search import SessionLimits
 from schemas.messages import ChatIn
-from tests.conftest import TENANT, message
+from tests.conftest import TENANT, at, message
+from tests.harness.pipeline import place
 from tests.harness.search import write
 
 # "simple" stems nothing; some of them are not one word for Postgres, which is why the test reads what it stored.
@@ -253,3 +254,33 @@ def test_words_looked_up_one_by_one_are_those_of_the_text(database: Database, la
             ), text
 
         same()
+
+
+def test_of_equal_messages_and_sessions_the_latest_are_found_and_at_the_limit_all_of_one_instant(
+    database: Database,
+) -> None:
+    said = [(5, ""), (5, "shift"), (500, ""), (500, "shift"), (1000, "night"), (5, "night")]
+    for n, (minute, key) in enumerate(said):
+        accept.accept(
+            database,
+            TENANT,
+            ChatIn(chat_id="test:1"),
+            [message(minute, "boiler", id=f"m{n}", session_key=key)],
+        )
+    place(database)
+    with database.tenant(TENANT) as connection:
+        found = search(connection, ["boiler"], limit=2)
+        arguments = {"chat": "test:1", "key": None, "words": ["boiler"], "messages": 6.0, "mean_size": 1.0}
+        sessions = connection.scalar(
+            text(f"SELECT sessions FROM {keyword_search.search(sessions=2)}"),
+            arguments | {"most": 10, "limit": 1},
+        )
+        which = connection.execute(
+            text("SELECT external_id FROM messages WHERE id = ANY(:ids)"), {"ids": [*found.scores]}
+        )
+        assert {row[0] for row in which} == {"m2", "m3", "m4"}
+        starts = connection.execute(
+            text("SELECT started_at FROM conversation_sessions WHERE id = ANY(:ids)"),
+            {"ids": [int(i) for i in sessions]},
+        )
+        assert sorted(row[0] for row in starts) == [at(500), at(500), at(1000)]

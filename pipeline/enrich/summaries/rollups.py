@@ -75,7 +75,7 @@ def _roll_up(database: Database, tenant_id: str, claim: Claim, options: _Options
             jobs.finish(connection, [claim])
             return False
     source = source_of(database, claim, week.chat_id, chat, options.lease_seconds)
-    in_order = sorted(rows, key=lambda row: (row.started_at, row.id))
+    in_order = sorted(rows, key=lambda row: (row.started_at, row.session_key))
     parts = [summary for row in in_order if (summary := stored_summary(row)) is not None]
     summary = client.combine(parts, source=source)
     with database.tenant(tenant_id) as connection:

@@ -309,7 +309,7 @@ def _line(
         score=session.score,
         reason=reason,
         worth=worth,
-        place=(session.started_at, session.id),
+        place=(session.started_at, session.session_key),
         write=_written(text),
     )
 

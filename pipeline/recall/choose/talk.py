@@ -108,8 +108,9 @@ class Talk:
 
     def _place(self, candidate: Candidate) -> tuple[object, ...]:
         """Return the position among all messages: sessions by their start, each kept together."""
-        began = self.times[candidate.session][0] if candidate.session else candidate.message.sent_at
-        return (began, candidate.session, candidate.message.sent_at, candidate.place)
+        message = candidate.message
+        began = self.times[candidate.session][0] if candidate.session else message.sent_at
+        return (began, message.session_key, candidate.session > 0, message.sent_at, candidate.place)
 
     def _heading(self, candidate: Candidate) -> str:
         """Write the day on which a message was said, with the time at which its session began or went on that day.

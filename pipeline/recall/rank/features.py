@@ -275,10 +275,8 @@ def _answers(ordered: Sequence[Candidate], asks: Array, relevance: Array) -> Arr
 
 def _newness(ordered: Sequence[Candidate]) -> Array:
     """Return the share of the candidates that are older: 0 for the first, 1 for the last."""
-    shares = np.zeros(len(ordered))
     times = np.array([c.message.sent_at.timestamp() for c in ordered])
-    shares[np.argsort(times, kind="stable")] = np.arange(len(ordered)) / max(len(ordered) - 1, 1)
-    return shares
+    return np.searchsorted(np.sort(times), times) / max(len(ordered) - 1, 1)
 
 
 def _date_fit(sent_at: datetime, question: Question) -> float:

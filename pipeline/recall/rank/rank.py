@@ -54,7 +54,7 @@ def scored(feature_set: features.Features, weights: Weights) -> list[Scored]:
     rows = np.column_stack(list(parts.values())) if parts else np.zeros((len(feature_set.ordered), 0))
     scores = rows.sum(axis=1).tolist()
     ordered = feature_set.ordered
-    keys = [(not c.noise, score, c.message.sent_at, c.id) for c, score in zip(ordered, scores, strict=True)]
+    keys = [(not c.noise, score, c.message.stamp) for c, score in zip(ordered, scores, strict=True)]
     best_first = sorted(range(len(ordered)), key=keys.__getitem__, reverse=True)
     table = rows.tolist()
     return [Scored(ordered[i], scores[i], dict(zip(parts, table[i], strict=True))) for i in best_first]
@@ -199,4 +199,4 @@ def overlap(one: Candidate, other: Candidate) -> float:
 
 def _best_first(scored: Iterable[Scored]) -> list[Scored]:
     """Sort by score, equal ones newer first."""
-    return sorted(scored, key=lambda h: (-h.score, -h.candidate.message.sent_at.timestamp(), -h.candidate.id))
+    return sorted(scored, key=lambda hit: (hit.score, hit.candidate.message.stamp), reverse=True)

@@ -137,7 +137,8 @@ def member_names(chats: str) -> str:
             ORDER BY chat_id <> :chat, chat_id, sender_id LIMIT {MEMBERS_NAMED}
         ), spoken AS (
             SELECT DISTINCT sender_id, sender_name FROM (
-                SELECT sender_id, sender_name FROM messages WHERE chat_id = :chat ORDER BY sent_at DESC LIMIT 200
+                SELECT sender_id, sender_name FROM messages WHERE chat_id = :chat
+                ORDER BY sent_at DESC FETCH FIRST 200 ROWS WITH TIES
             ) latest
         ), members AS (
             SELECT m.chat_id, coalesce(s.user_id, m.sender_id) AS person, m.sender_id, of.sender_name

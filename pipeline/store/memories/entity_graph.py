@@ -78,7 +78,7 @@ _REACHED = text(f"""
             SELECT DISTINCT user_id, entity, alias FROM memory_entities
             WHERE alias = ANY(:names) OR short = ANY(:names) OR user_id = ANY(:users)) found
         CROSS JOIN LATERAL ({_SHOWN} AND e.user_id = found.user_id AND e.entity = found.entity
-            AND e.alias = found.alias LIMIT 1) one
+            AND e.alias = found.alias ORDER BY e.memory_id DESC LIMIT 1) one
         GROUP BY 1, 2 ORDER BY max(length(found.alias)) DESC, 1, 2 LIMIT :named
     ), near AS MATERIALIZED (
         SELECT DISTINCT ON (other.user_id, other.entity) other.user_id, other.entity, other.name, named.name AS named,
@@ -86,7 +86,7 @@ _REACHED = text(f"""
         FROM named CROSS JOIN LATERAL ({_SHOWN} AND e.user_id = named.user_id AND e.entity = named.entity
             ORDER BY e.memory_id DESC LIMIT {_READ}) own {_PAIRED}
         WHERE (other.user_id, other.entity) NOT IN (SELECT user_id, entity FROM named)
-        ORDER BY other.user_id, other.entity, own.at DESC
+        ORDER BY other.user_id, other.entity, own.at DESC, own.memory_id DESC, own.relation
     ), nearest AS MATERIALIZED (
         SELECT near.* FROM near CROSS JOIN LATERAL (
             SELECT count(*) AS links FROM (SELECT 1 FROM memory_entities e

@@ -16,6 +16,7 @@ from pipeline.store.memories.memory_conditions import BELIEVED, LIVE, SAID, sinc
 from pipeline.store.search import vector_search
 from pipeline.store.search.filters import Scope
 from pipeline.store.search.keyword_search import any_of
+from pipeline.store.sessions.session_rows import LAST_BEGUN_FIRST
 from pipeline.store.vectors import cosine, distance, halved, in_space
 from schemas.kinds import EMBED
 from schemas.memories import MemoryType
@@ -40,7 +41,7 @@ def _in_scope(named: str, documents: str = "m.scope = 'organization'") -> str:
         OR (m.scope = 'session' AND m.session_id IN (SELECT s.id FROM conversation_sessions s
             WHERE s.chat_id = :chat AND s.status <> 'merged'
                 AND (CAST(:key AS text) IS NULL OR s.session_key = :key)
-            ORDER BY s.ended_at DESC LIMIT :sessions)))
+            ORDER BY s.ended_at DESC, {LAST_BEGUN_FIRST} LIMIT :sessions)))
     """
 
 
@@ -170,7 +171,7 @@ def candidates(space: EmbeddingSpace | None, *, of_ids: bool = False) -> str:
                     ARRAY(SELECT message_id FROM memory_evidence e
                         WHERE e.tenant_id = m.tenant_id AND e.memory_id = m.id) AS evidence
                 FROM memories m WHERE m.id = near.id OFFSET 0) found
-            ORDER BY near.similarity DESC, found.created_at DESC
+            ORDER BY near.similarity DESC, found.created_at DESC, found.id DESC
         )
         SELECT json_build_array((SELECT json_agg(to_json(memory)) FROM memory),
             (SELECT json_object_agg(chat_id, title) FROM chats WHERE title <> '' AND chat_id IN (

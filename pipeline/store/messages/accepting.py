@@ -60,7 +60,6 @@ _AHEAD = f"interval '{AHEAD.total_seconds():.0f} seconds'"
 # A clock that runs ahead would keep a session open: such a time is stored as the time of arrival.
 # An edit that came before its message is applied to it if its sender may; none can come meanwhile, as the chat is held.
 # A message that is there is left out first, as the trigger would read its words; two at once meet in the constraint.
-# In order of time, so that numbers, which decide between equals, do not depend on how messages came in batches.
 # Jobs, then counters: each reads what the one before it returns, so that rows are locked in this order.
 _PUT = f"""
     WITH allowed AS MATERIALIZED (
@@ -94,7 +93,7 @@ _PUT = f"""
             nullif(reply_to, ''), nullif(thread, '')
         FROM given WHERE NOT EXISTS (SELECT FROM messages m
             WHERE m.chat_id = %(chat)s AND m.external_id = given.external_id OFFSET 0)
-        ORDER BY sent_at, position, external_id COLLATE "C"
+        ORDER BY external_id COLLATE "C"
         ON CONFLICT (tenant_id, chat_id, external_id) DO NOTHING
         RETURNING id, content
     ), arrived AS (

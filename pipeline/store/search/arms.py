@@ -27,17 +27,19 @@ from schemas.vectors import EmbeddingSpace, Vector
 Part = Literal["pieces", "times", "named", "spoken", "newest", "memories"]
 
 _NONE_NEAR = """near_messages AS (
-    SELECT CAST(NULL AS bigint) AS message_id, CAST(NULL AS float8) AS cosine, 0 AS mean, 0 AS compared WHERE false)"""
+    SELECT CAST(NULL AS bigint) AS message_id, CAST(NULL AS timestamptz) AS sent_at, CAST(NULL AS float8) AS cosine,
+        0 AS mean, 0 AS compared WHERE false)"""
 
 _WORDS_OF_PIECE = "tsvector_to_array(words_of(:language, piece.content))"
 _PIECES = f"""
     SELECT json_agg(json_build_array(piece.place - 1, m.id, m.content)
-        ORDER BY piece.place, CAST(hit.score AS float8) DESC, m.id DESC)
+        ORDER BY piece.place, CAST(hit.score AS float8) DESC, {message_rows.NEWEST_FIRST})
     FROM unnest(CAST(:pieces AS text[])) WITH ORDINALITY AS piece (content, place)
     CROSS JOIN LATERAL {keyword_search.search(_WORDS_OF_PIECE, ":pieces_read", most=":pieces_most")} found
     CROSS JOIN LATERAL jsonb_each_text(found.scores) AS hit (id, score)
     CROSS JOIN LATERAL (
-        SELECT id, content FROM messages WHERE id = CAST(hit.id AS bigint) AND chat_id = :chat OFFSET 0) m
+        SELECT id, content, sent_at, position, external_id FROM messages
+        WHERE id = CAST(hit.id AS bigint) AND chat_id = :chat OFFSET 0) m
 """
 
 
@@ -159,7 +161,8 @@ def _statement(
             {near_asker}
         SELECT frequencies, scores, exact,
             (SELECT json_agg(json_build_array(message_id, cosine, mean, compared)) FROM (
-                SELECT * FROM near_messages ORDER BY cosine DESC LIMIT :limit) near) AS near,
+                SELECT * FROM near_messages ORDER BY cosine DESC, sent_at DESC FETCH FIRST (:limit) ROWS WITH TIES
+                ) near) AS near,
             (SELECT array_agg(id ORDER BY score DESC, id) FROM inside) AS inside{more}
         FROM (SELECT) always LEFT JOIN by_word ON true
     """)

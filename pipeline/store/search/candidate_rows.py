@@ -11,7 +11,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, TextClause, text
 
 from pipeline.store.connections.statements import run
-from pipeline.store.messages.message_rows import COLUMNS, answered, as_message
+from pipeline.store.messages.message_rows import COLUMNS, NEWEST_FIRST, ORDER, answered, as_message
 from pipeline.store.search.filters import Scope, affinity_of
 from pipeline.store.search.keyword_search import any_of
 from pipeline.store.vectors import cosine, distance, halved, in_space
@@ -29,21 +29,21 @@ _TERMS = """
 # Replies to a hit, and the messages that it replies to, count as hits.
 _REPLIES = 3
 # The columns that order a message among its neighbours.
-_PLACE = "id, sent_at, position, session_key"
+_PLACE = "id, sent_at, position, external_id, session_key"
 # No window is numbered before its LIMIT, which bounds the sort of messages of one instant: it would read them all.
 _NEAR = f"""
     given AS MATERIALIZED (
-        SELECT {_PLACE}, external_id, reply_to FROM messages WHERE id = ANY(CAST(:ids AS bigint[])) AND chat_id = :chat
+        SELECT {_PLACE}, reply_to FROM messages WHERE id = ANY(CAST(:ids AS bigint[])) AND chat_id = :chat
     ), wanted AS MATERIALIZED (
         SELECT {_PLACE} FROM given
         UNION SELECT r.* FROM given g CROSS JOIN LATERAL (
             SELECT {_PLACE} FROM messages r WHERE r.chat_id = :chat AND r.reply_to = g.external_id
-            ORDER BY r.sent_at LIMIT {_REPLIES}) r WHERE :reach > 0
+            ORDER BY {ORDER} LIMIT {_REPLIES}) r WHERE :reach > 0
         UNION SELECT r.* FROM given g CROSS JOIN LATERAL (
             SELECT {_PLACE} FROM messages r WHERE r.chat_id = :chat AND r.external_id = g.reply_to) r
         WHERE g.reply_to IS NOT NULL AND :reach > 0
     ), found AS MATERIALIZED (
-        SELECT m.id, m.sent_at, m.position, m.session_key, s.id AS session_id, s.started_at, s.ended_at, s.affinity
+        SELECT m.*, s.id AS session_id, s.started_at, s.ended_at, s.affinity
         FROM wanted m LEFT JOIN LATERAL (
             SELECT s.id, s.started_at, s.ended_at, {affinity_of("s.participants")} AS affinity
             FROM conversation_sessions s
@@ -51,20 +51,19 @@ _NEAR = f"""
                 AND s.started_at <= m.sent_at
             ORDER BY s.started_at DESC LIMIT 1) s ON s.ended_at >= m.sent_at
     ), near AS (
-        SELECT id AS found, id, coalesce(session_id, 0) AS session, affinity, sent_at, position FROM found
+        SELECT id AS found, id, coalesce(session_id, 0) AS session, affinity, sent_at, position, external_id FROM found
         UNION ALL
-        SELECT f.id, n.id, f.session_id, f.affinity, n.sent_at, n.position FROM found f CROSS JOIN LATERAL (
-            (SELECT n.id, n.sent_at, n.position FROM messages n
-                WHERE n.chat_id = :chat AND n.session_key = f.session_key
-                    AND n.sent_at BETWEEN f.started_at AND f.sent_at
-                    AND (n.sent_at, n.position, n.id) < (f.sent_at, f.position, f.id)
-                ORDER BY n.sent_at DESC, n.position DESC, n.id DESC LIMIT :reach)
+        SELECT f.id, n.id, f.session_id, f.affinity, n.sent_at, n.position, n.external_id
+        FROM found f CROSS JOIN LATERAL (
+            (SELECT id, sent_at, position, external_id FROM messages
+                WHERE chat_id = :chat AND session_key = f.session_key AND sent_at BETWEEN f.started_at AND f.sent_at
+                    AND ({ORDER}) < (f.sent_at, f.position, length(f.external_id), f.external_id)
+                ORDER BY {NEWEST_FIRST} LIMIT :reach)
             UNION ALL
-            (SELECT n.id, n.sent_at, n.position FROM messages n
-                WHERE n.chat_id = :chat AND n.session_key = f.session_key
-                    AND n.sent_at BETWEEN f.sent_at AND f.ended_at
-                    AND (n.sent_at, n.position, n.id) > (f.sent_at, f.position, f.id)
-                ORDER BY n.sent_at, n.position, n.id LIMIT :reach)) n
+            (SELECT id, sent_at, position, external_id FROM messages
+                WHERE chat_id = :chat AND session_key = f.session_key AND sent_at BETWEEN f.sent_at AND f.ended_at
+                    AND ({ORDER}) > (f.sent_at, f.position, length(f.external_id), f.external_id)
+                ORDER BY {ORDER} LIMIT :reach)) n
         WHERE f.session_id IS NOT NULL AND :reach > 0
     )
 """
@@ -109,7 +108,7 @@ def _candidates(spaces: tuple[EmbeddingSpace | None, ...]) -> TextClause:
     return text(f"""
         WITH {_NEAR}, placed AS MATERIALIZED (
             SELECT id, max(session) AS session, max(affinity) AS affinity, max(next) AS next FROM (
-                SELECT id, session, affinity, lead(id) OVER (PARTITION BY found ORDER BY sent_at, position, id) AS next
+                SELECT id, session, affinity, lead(id) OVER (PARTITION BY found ORDER BY {ORDER}) AS next
                 FROM near) window_of
             GROUP BY id
         ), facts AS MATERIALIZED (

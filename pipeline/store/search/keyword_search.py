@@ -32,7 +32,10 @@ _LEXEMES = text("""
 
 
 def search(words: str = ":words", limit: str = ":limit", most: str = ":most", sessions: int = 0) -> str:
-    """Return SQL of the best messages of a scope by BM25 for the lexemes that are an expression, at most `limit`.
+    """Return SQL of the `limit` best messages of a scope by BM25 for the lexemes that are an expression.
+
+    What is as good and of the same instant as the last of them is found as well, so that the order in which messages
+    came decides nothing.
 
     If `sessions` is above 0, that many sessions are found, too, by BM25 over all messages of each.
 
@@ -96,9 +99,7 @@ def as_hits(
 
 def best_first(scores: Mapping[str, float] | None) -> dict[int, float]:
     """Return the scores of `search` by message, best first."""
-    ordered = sorted(
-        ((int(i), float(s)) for i, s in (scores or {}).items()), key=lambda hit: (-hit[1], -hit[0])
-    )
+    ordered = sorted(((int(i), float(s)) for i, s in (scores or {}).items()), key=lambda hit: -hit[1])
     return dict(ordered)
 
 

@@ -18,6 +18,7 @@ from pipeline.store.memories.memory_candidates import MemoryHits, MemoryScope
 from pipeline.store.search import keyword_search, session_search
 from pipeline.store.search.filters import Scope, affinity_of
 from pipeline.store.search.keyword_search import KeywordHits, any_of
+from pipeline.store.sessions.session_rows import LAST_BEGUN_FIRST
 from pipeline.store.vectors import halved
 from schemas.vectors import EmbeddingSpace, Vector
 
@@ -95,13 +96,14 @@ def _statement(
             SELECT avg(cosine) AS mean, max(cosine) AS best, count(*) AS compared FROM summaries
         ), {session_search.SPOKEN}, likely AS MATERIALIZED (
             SELECT * FROM (
-                SELECT coalesce(m.id, w.id) AS id,
+                SELECT coalesce(m.id, w.id) AS id, m.cosine,
                     coalesce(greatest((m.cosine - mean) / nullif(best - mean, 0), 0), 0) AS meaning,
                     coalesce(w.score / (SELECT nullif(max(score), 0) FROM spoken), 0) AS words
                 FROM summaries m CROSS JOIN facts FULL JOIN spoken w ON w.id = m.id) parts
-            ORDER BY meaning + words DESC, id DESC LIMIT {BY_WORDS}
+            ORDER BY meaning + words DESC, cosine DESC NULLS LAST FETCH FIRST {BY_WORDS} ROWS WITH TIES
         ), found AS MATERIALIZED (
-            SELECT likely.*, s.*, row_number() OVER (ORDER BY meaning + words + affinity + at DESC, id DESC) AS place
+            SELECT likely.*, s.*, row_number() OVER (
+                ORDER BY meaning + words + affinity + at DESC, {LAST_BEGUN_FIRST}) AS place
             FROM likely CROSS JOIN LATERAL (
                 SELECT id AS session, session_key, started_at, ended_at, message_count,
                     {affinity_of("participants")} AS affinity, CAST(EXISTS (

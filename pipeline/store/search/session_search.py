@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from pipeline.store.search.filters import affinity_of
 from pipeline.store.search.keyword_search import K1, B, times_in
+from pipeline.store.sessions.session_rows import LAST_BEGUN_FIRST
 from pipeline.store.vectors import cosine, distance, in_space
 from schemas.sessions import EXTRACTIVE
 from schemas.vectors import EmbeddingSpace
@@ -48,7 +49,7 @@ def best(space: EmbeddingSpace | None, limits: SessionLimits) -> str:
             SELECT id FROM (
                 SELECT id, summary_model FROM conversation_sessions
                 WHERE chat_id = :chat AND status <> 'merged' {_KEYED}
-                ORDER BY ended_at DESC LIMIT {int(limits.read)}) latest
+                ORDER BY ended_at DESC FETCH FIRST {int(limits.read)} ROWS WITH TIES) latest
             WHERE summary_model <> '{EXTRACTIVE}'
         ), described AS MATERIALIZED (
             SELECT s.id, s.tsv, length(s.tsv) AS size, s.tsv @@ CAST(:any AS tsquery) AS holds
@@ -66,10 +67,10 @@ def best(space: EmbeddingSpace | None, limits: SessionLimits) -> str:
                 (SELECT CAST(greatest(avg(size), 1) AS float8) FROM described) AS mean_size
             FROM frequency GROUP BY lexeme
         ), worded AS MATERIALIZED (
-            SELECT id, sum(ln(1 + (n - df + 0.5) / (df + 0.5))
-                * tf * ({K1} + 1) / (tf + {K1} * (1 - {B} + {B} * size / mean_size))) AS score
+            SELECT id, CAST(sum(ln(1 + (n - df + 0.5) / (df + 0.5))
+                * tf * ({K1} + 1) / (tf + {K1} * (1 - {B} + {B} * size / mean_size))) AS real) AS score
             FROM frequency JOIN documents USING (lexeme) GROUP BY id
-            ORDER BY score DESC, id DESC LIMIT {BY_SUMMARY}
+            ORDER BY score DESC FETCH FIRST {BY_SUMMARY} ROWS WITH TIES
         ), {SPOKEN}, likely AS MATERIALIZED (
             SELECT id, max(near) AS near, max(words) AS words FROM (
                 SELECT id, near, CAST(0 AS float8) AS words FROM by_meaning
@@ -81,7 +82,7 @@ def best(space: EmbeddingSpace | None, limits: SessionLimits) -> str:
                 SELECT id, session_key, started_at, ended_at,
                     likely.near + likely.words + {affinity_of("participants")} AS score
                 FROM conversation_sessions WHERE id = likely.id OFFSET 0) s
-            ORDER BY s.score DESC, s.id DESC LIMIT {int(limits.looked_into)}
+            ORDER BY s.score DESC, {LAST_BEGUN_FIRST} LIMIT {int(limits.looked_into)}
         )
     """
 
@@ -95,7 +96,8 @@ def _by_meaning(space: EmbeddingSpace | None, limits: SessionLimits) -> str:
     return f"""
         summaries AS MATERIALIZED ({summaries(space, inside)}), messages_of AS MATERIALIZED (
             SELECT s.id, max(cosine) AS cosine FROM (
-                SELECT message_id, cosine FROM near_messages ORDER BY cosine DESC LIMIT {int(limits.nearest)}) near
+                SELECT message_id, cosine FROM near_messages
+                ORDER BY cosine DESC, sent_at DESC FETCH FIRST {int(limits.nearest)} ROWS WITH TIES) near
             CROSS JOIN LATERAL (SELECT session_key, sent_at FROM messages WHERE id = near.message_id OFFSET 0) m
             CROSS JOIN LATERAL (
                 SELECT id FROM conversation_sessions WHERE chat_id = :chat AND session_key = m.session_key
@@ -108,7 +110,7 @@ def _by_meaning(space: EmbeddingSpace | None, limits: SessionLimits) -> str:
             UNION ALL (
                 SELECT id, (cosine - mean) / (best - mean) FROM summaries CROSS JOIN (
                     SELECT avg(cosine) AS mean, max(cosine) AS best FROM summaries) AS facts
-                WHERE cosine > mean ORDER BY cosine DESC LIMIT {BY_SUMMARY})
+                WHERE cosine > mean ORDER BY cosine DESC FETCH FIRST {BY_SUMMARY} ROWS WITH TIES)
         )
     """
 
@@ -126,11 +128,11 @@ def messages_of(session: str, space: EmbeddingSpace | None, limit: int) -> str:
         return f"""
             SELECT m.id FROM messages m WHERE m.chat_id = :chat AND m.session_key = {session}.session_key
                 AND m.sent_at BETWEEN {session}.started_at AND {session}.ended_at
-            ORDER BY m.tsv @@ CAST(:any AS tsquery) DESC, m.sent_at LIMIT {limit}"""
+            ORDER BY m.tsv @@ CAST(:any AS tsquery) DESC, m.sent_at FETCH FIRST {limit} ROWS WITH TIES"""
     return f"""
         SELECT v.message_id AS id FROM message_vectors v WHERE {in_space(space, "v.")} AND v.chat_id = :chat
             AND v.sent_at BETWEEN {session}.started_at AND {session}.ended_at AND v.chunk_index = 0
-        ORDER BY {distance(space, "v.embedding")} LIMIT {limit}"""
+        ORDER BY {distance(space, "v.embedding")}, v.sent_at FETCH FIRST {limit} ROWS WITH TIES"""
 
 
 def messages_inside(space: EmbeddingSpace | None, limits: SessionLimits) -> str:
@@ -148,14 +150,14 @@ def messages_by_affinity(space: EmbeddingSpace, limits: SessionLimits) -> str:
     return f"""
         close_sessions AS MATERIALIZED (
             SELECT started_at, ended_at FROM (
-                SELECT id, started_at, ended_at, {affinity_of("participants")} AS affinity FROM conversation_sessions
-                WHERE chat_id = :chat AND status <> 'merged' {_KEYED} OFFSET 0) s
-            WHERE affinity > 0 ORDER BY affinity DESC, id DESC LIMIT {int(limits.close_sessions)}
+                SELECT session_key, started_at, ended_at, {affinity_of("participants")} AS affinity
+                FROM conversation_sessions WHERE chat_id = :chat AND status <> 'merged' {_KEYED} OFFSET 0) s
+            WHERE affinity > 0 ORDER BY affinity DESC, {LAST_BEGUN_FIRST} LIMIT {int(limits.close_sessions)}
         ), by_affinity AS (
             SELECT v.* FROM close_sessions s CROSS JOIN LATERAL (
-                SELECT message_id AS id, {distance(space)} AS distance FROM message_vectors
+                SELECT message_id AS id, sent_at, {distance(space)} AS distance FROM message_vectors
                 WHERE {in_space(space)} AND chat_id = :chat AND sent_at BETWEEN s.started_at AND s.ended_at
                     AND chunk_index = 0 OFFSET 0) v
-            ORDER BY distance, id LIMIT {int(limits.close_messages)}
+            ORDER BY distance, v.sent_at DESC FETCH FIRST {int(limits.close_messages)} ROWS WITH TIES
         )
     """

@@ -12,6 +12,7 @@ from pipeline.store.messages.message_rows import COLUMNS, NEWEST_FIRST, ORDER, a
 from pipeline.store.search.filters import MessageFilter
 from pipeline.store.search.keyword_search import K1, B, any_of
 from pipeline.store.search.vector_search import best_chunks
+from pipeline.store.sessions.session_rows import LAST_BEGUN_FIRST
 from pipeline.store.vectors import cosine, distance, halved, in_space
 from schemas.sessions import Message
 from schemas.vectors import EmbeddingSpace, Vector
@@ -19,25 +20,26 @@ from schemas.vectors import EmbeddingSpace, Vector
 # The statistics are those of the messages that pass the filter; only the mean length is the chat's.
 _KEYWORDS = f"""
     WITH scope AS MATERIALIZED (
-        SELECT id, tsv, length(tsv) AS size FROM messages WHERE {{allowed}}
+        SELECT id, sent_at, tsv, length(tsv) AS size FROM messages WHERE {{allowed}}
     ), frequency AS (
-        SELECT scope.id, scope.size, t.lexeme, cardinality(t.positions) AS tf
+        SELECT scope.id, scope.sent_at, scope.size, t.lexeme, cardinality(t.positions) AS tf
         FROM scope CROSS JOIN LATERAL unnest(scope.tsv) t
         WHERE scope.tsv @@ CAST(:any AS tsquery) AND t.lexeme = ANY(:lexemes)
     ), documents AS (
         SELECT lexeme, count(*) AS df, (SELECT CAST(count(*) AS float8) FROM scope) AS n
         FROM frequency GROUP BY lexeme
     )
-    SELECT id FROM frequency JOIN documents USING (lexeme) GROUP BY id
-    ORDER BY sum(ln(1 + (n - df + 0.5) / (df + 0.5))
-        * tf * ({K1} + 1) / (tf + {K1} * (1 - {B} + {B} * size / :mean_size))) DESC, id DESC LIMIT :limit
+    SELECT id FROM frequency JOIN documents USING (lexeme) GROUP BY id, sent_at
+    ORDER BY CAST(sum(ln(1 + (n - df + 0.5) / (df + 0.5))
+        * tf * ({K1} + 1) / (tf + {K1} * (1 - {B} + {B} * size / :mean_size))) AS real) DESC, sent_at DESC
+    FETCH FIRST (:limit) ROWS WITH TIES
 """
-_SCAN_FROM = text("""
+_SCAN_FROM = text(f"""
     WITH running AS (
-        SELECT started_at, sum(message_count) OVER (ORDER BY ended_at DESC, id DESC) AS held,
-            row_number() OVER (ORDER BY ended_at DESC, id DESC) AS place
+        SELECT started_at, sum(message_count) OVER latest AS held, row_number() OVER latest AS place
         FROM conversation_sessions WHERE chat_id = :chat AND status <> 'merged'
             AND (CAST(:until AS timestamptz) IS NULL OR started_at < :until)
+        WINDOW latest AS (ORDER BY ended_at DESC, {LAST_BEGUN_FIRST})
     )
     SELECT min(started_at) FILTER (WHERE held <= :messages OR place = 1),
         bool_and(held <= :messages OR place = 1) FROM running
@@ -47,15 +49,15 @@ _EXACT = f"""
     WHERE {{allowed}} AND sent_at >= :scan_from AND content ILIKE :pattern ESCAPE '!'
     ORDER BY {NEWEST_FIRST} LIMIT :limit
 """
-_RESEMBLING = """
+_RESEMBLING = f"""
     SELECT piece.place - 1, found.id, found.content
     FROM unnest(CAST(:patterns AS text[])) WITH ORDINALITY AS piece (pattern, place) CROSS JOIN LATERAL (
-        SELECT id, sent_at, content FROM (
-            SELECT id, sent_at, content FROM messages WHERE {allowed}
-            ORDER BY sent_at DESC, id DESC LIMIT :newest) AS read
+        SELECT id, content, row_number() OVER (ORDER BY {NEWEST_FIRST}) AS turn FROM (
+            SELECT id, sent_at, position, external_id, content FROM messages WHERE {{allowed}}
+            ORDER BY sent_at DESC FETCH FIRST (:newest) ROWS WITH TIES) AS read
         WHERE content ILIKE piece.pattern ESCAPE '!'
-        ORDER BY sent_at DESC, id DESC LIMIT :limit) found
-    ORDER BY piece.place, found.sent_at DESC, found.id DESC
+        ORDER BY turn LIMIT :limit) found
+    ORDER BY piece.place, turn
 """
 _NOT_SHOWN = text(f"""
     WITH placed AS (
@@ -137,6 +139,7 @@ def within(space: EmbeddingSpace | None) -> str:
     These are `:side` with the words of the query or the first, the `:side` nearest to it, and the `:side` nearest of
     `:speakers`.
     """
+    first = "FETCH FIRST (:side) ROWS WITH TIES"
     order = "m.tsv @@ CAST(:any AS tsquery) DESC, m.sent_at"
     if space is not None:
         order = f"""(SELECT min({distance(space, "v.embedding")}) FROM message_vectors v
@@ -145,16 +148,17 @@ def within(space: EmbeddingSpace | None) -> str:
     # of each time the first ones, which say what it was about, the best of all, and the best of whom it names
     return f"""
         WITH inside AS MATERIALIZED (
-            SELECT m.*, row_number() OVER (PARTITION BY span.start ORDER BY m.sent_at) AS turn
+            SELECT m.*, rank() OVER (PARTITION BY span.start ORDER BY m.sent_at) AS turn
             FROM unnest(CAST(:starts AS timestamptz[]), CAST(:ends AS timestamptz[])) AS span (start, stop)
             CROSS JOIN LATERAL (
                 SELECT tenant_id, id, tsv, sent_at, coalesce(nullif(sender_name, ''), sender_id) AS speaker
                 FROM messages WHERE chat_id = :chat
                     AND (CAST(:key AS text) IS NULL OR session_key = :key)
-                    AND sent_at >= span.start AND sent_at < span.stop ORDER BY sent_at LIMIT :read) m)
-        (SELECT id FROM inside m ORDER BY m.tsv @@ CAST(:any AS tsquery) DESC, turn LIMIT :side)
-        UNION (SELECT id FROM inside m ORDER BY {order} LIMIT :side)
-        UNION (SELECT id FROM inside m WHERE speaker = ANY(:speakers) ORDER BY {order} LIMIT :side)
+                    AND sent_at >= span.start AND sent_at < span.stop
+                ORDER BY sent_at FETCH FIRST (:read) ROWS WITH TIES) m)
+        (SELECT id FROM inside m ORDER BY m.tsv @@ CAST(:any AS tsquery) DESC, turn {first})
+        UNION (SELECT id FROM inside m ORDER BY {order} {first})
+        UNION (SELECT id FROM inside m WHERE speaker = ANY(:speakers) ORDER BY {order} {first})
     """
 
 

@@ -21,6 +21,9 @@ from schemas.vectors import EmbeddingSpace, Vector, VectorSearch
 # HNSW is faster above this many vectors in scope, if they are more than a tenth of all in the space.
 EXACT_UP_TO = 20_000
 TIMES_AS_MANY = 10
+# Vectors looked at beyond a limit, so that of equally near messages of one instant all are found, or none: otherwise
+# their numbers would decide, which are others wherever the chat is imported.
+MAX_EQUALS = 200
 # Vectors requested from the index, as a multiple of those needed: some are further chunks of one message.
 EFFORT = 2
 
@@ -49,7 +52,7 @@ def by_index(space: EmbeddingSpace, limit: int | None = None) -> str:
     away, inside = distance(space), f"{in_space(space)} AND chat_id = :chat"
     return f"""
         near AS MATERIALIZED (
-            SELECT message_id, {away} AS distance FROM message_vectors WHERE {inside}
+            SELECT message_id, sent_at, {away} AS distance FROM message_vectors WHERE {inside}
             ORDER BY {away} LIMIT {EFFORT} * {most}
         ), times AS MATERIALIZED (
             SELECT min(sent_at) AS began, max(sent_at) AS ended FROM message_vectors WHERE {inside}
@@ -59,10 +62,10 @@ def by_index(space: EmbeddingSpace, limit: int | None = None) -> str:
                 WHERE {inside} AND sent_at >= began + step * (ended - began) / 20
                 ORDER BY sent_at LIMIT 10) AS drawn
         ), near_messages AS (
-            SELECT message_id, {cosine(space.questions, "min(distance)")} AS cosine,
+            SELECT message_id, sent_at, {cosine(space.questions, "min(distance)")} AS cosine,
                 (SELECT {cosine(space.questions, "avg(distance)")} FROM sample) AS mean,
                 (SELECT count(*) FROM near) AS compared
-            FROM near GROUP BY message_id ORDER BY min(distance), message_id DESC LIMIT {most}
+            FROM near GROUP BY message_id, sent_at ORDER BY min(distance), sent_at DESC LIMIT {most}
         )
     """
 
@@ -75,8 +78,8 @@ def exactly(space: EmbeddingSpace, limit: int | None = None, *, of_key: bool) ->
     keyed = "AND message_id IN (SELECT id FROM messages WHERE chat_id = :chat AND session_key = :key)"
     return f"""
         {best_chunks(space, f"chat_id = :chat {keyed if of_key else ''}", limit)}, near_messages AS MATERIALIZED (
-            SELECT message_id, {cosine(space.questions, "distance")} AS cosine, (SELECT mean FROM facts) AS mean,
-                (SELECT messages FROM facts) AS compared
+            SELECT message_id, sent_at, {cosine(space.questions, "distance")} AS cosine,
+                (SELECT mean FROM facts) AS mean, (SELECT messages FROM facts) AS compared
             FROM best)
     """
 
@@ -90,13 +93,14 @@ def _nearest(space: EmbeddingSpace, *, of_key: bool, indexed: bool) -> TextClaus
 def best_chunks(space: EmbeddingSpace, condition: str, limit: int | None = None) -> str:
     """Return SQL after WITH: `best`, the messages that meet a condition, nearest first, by their best chunk.
 
-    They are `limit`, or `:limit` without it. `facts` are the mean cosine of all chunks and the number of messages.
+    They are `limit`, or `:limit` without it, and those as near and of the same instant as the last of these. `facts`
+    are the mean cosine of all chunks and the number of messages.
     """
     most = ":limit" if limit is None else str(int(limit))
     # as many rows more as there are further chunks: to group all rows would take as long as to compare them
     return f"""
         scope AS MATERIALIZED (
-            SELECT message_id, chunk_index, {distance(space)} AS distance FROM message_vectors
+            SELECT message_id, sent_at, chunk_index, {distance(space)} AS distance FROM message_vectors
             WHERE {in_space(space)} AND {condition}
         ), facts AS MATERIALIZED (
             SELECT {cosine(space.questions, "avg(distance)")} AS mean,
@@ -104,11 +108,11 @@ def best_chunks(space: EmbeddingSpace, condition: str, limit: int | None = None)
                 count(*) FILTER (WHERE chunk_index > 0) AS more
             FROM scope
         ), near AS (
-            SELECT message_id, distance FROM scope ORDER BY distance, message_id DESC
-            LIMIT CAST({most} AS bigint) + (SELECT more FROM facts)
+            SELECT message_id, sent_at, distance FROM scope ORDER BY distance, sent_at DESC
+            LIMIT CAST({most} AS bigint) + {MAX_EQUALS} + (SELECT more FROM facts)
         ), best AS (
-            SELECT message_id, min(distance) AS distance FROM near
-            GROUP BY message_id ORDER BY min(distance), message_id DESC LIMIT {most}
+            SELECT message_id, sent_at, min(distance) AS distance FROM near
+            GROUP BY message_id, sent_at ORDER BY min(distance), sent_at DESC FETCH FIRST ({most}) ROWS WITH TIES
         )
     """
 
@@ -130,20 +134,21 @@ def of_speakers(space: EmbeddingSpace) -> str:
     """Return SQL of up to `:side` messages by `:speakers` among the `:within` nearest of the chat, nearest first."""
     return f"""
         WITH near AS MATERIALIZED (
-            SELECT message_id, min({distance(space)}) AS distance FROM message_vectors
-            WHERE {in_space(space)} AND chat_id = :chat GROUP BY message_id ORDER BY distance LIMIT :within)
+            SELECT message_id, sent_at, min({distance(space)}) AS distance FROM message_vectors
+            WHERE {in_space(space)} AND chat_id = :chat GROUP BY message_id, sent_at
+            ORDER BY distance, sent_at DESC FETCH FIRST (:within) ROWS WITH TIES)
         SELECT m.id FROM near CROSS JOIN LATERAL (
             SELECT id FROM messages WHERE id = near.message_id AND chat_id = :chat
                 AND coalesce(nullif(sender_name, ''), sender_id) = ANY(:speakers)
                 AND (CAST(:key AS text) IS NULL OR session_key = :key)) m
-        ORDER BY near.distance, m.id DESC LIMIT :side
+        ORDER BY near.distance, near.sent_at DESC FETCH FIRST (:side) ROWS WITH TIES
     """
 
 
 def as_hits(rows: Sequence[Sequence[Any]], *, indexed: bool) -> VectorHits:
     """Return the rows of `near_messages` as a value."""
     return VectorHits(
-        cosines={row[0]: float(row[1]) for row in sorted(rows, key=lambda row: (-row[1], -row[0]))},
+        cosines={row[0]: float(row[1]) for row in sorted(rows, key=lambda row: -row[1])},
         mean_cosine=float(rows[0][2]) if rows else 0.0,
         compared=int(rows[0][3]) if rows else 0,
         search="hnsw" if indexed else "exact",

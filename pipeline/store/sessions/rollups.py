@@ -13,8 +13,8 @@ from schemas.kinds import ROLLUP
 from schemas.sessions import Summary
 
 _OF_WEEK = """
-    SELECT id, started_at, ended_at, summary_revision, summary_created_at, summary_text, topic_tags, decisions,
-        open_questions, action_items, entities
+    SELECT id, session_key, started_at, ended_at, summary_revision, summary_created_at, summary_text, topic_tags,
+        decisions, open_questions, action_items, entities
     FROM conversation_sessions
     WHERE chat_id = :chat AND status <> 'merged' AND summary_text IS NOT NULL
         AND started_at >= :start AND started_at < :until

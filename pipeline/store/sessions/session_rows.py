@@ -11,6 +11,8 @@ from pipeline.store.connections.statements import arrays, column, run
 from schemas.sessions import THREAD, Session, Summary
 
 COLUMNS = "id, chat_id, session_key, started_at, ended_at, message_count, participants, status, revision"
+# Between equal sessions: what an export carries, as their ids are others wherever the chat is imported.
+LAST_BEGUN_FIRST = 'started_at DESC, session_key COLLATE "C"'
 
 IN_SESSIONS = """messages m CROSS JOIN LATERAL (
         SELECT s.id, s.ended_at FROM conversation_sessions s
@@ -103,9 +105,9 @@ PEOPLE = """
         SELECT coalesce((
             SELECT sender_name FROM (
                 SELECT sender_id, sender_name, sent_at FROM messages
-                WHERE chat_id = :chat ORDER BY sent_at DESC LIMIT :within) newest
+                WHERE chat_id = :chat ORDER BY sent_at DESC FETCH FIRST (:within) ROWS WITH TIES) newest
             WHERE sender_id = ANY((SELECT ids FROM ids)::text[]) AND sender_name <> ''
-            ORDER BY sent_at DESC LIMIT 1), asker.person) AS name FROM asker
+            ORDER BY sent_at DESC, sender_name LIMIT 1), asker.person) AS name FROM asker
     )
     SELECT (SELECT json_object_agg(name, json_build_array(sessions, with_asker)) FROM (
             SELECT name, sum(sessions) AS sessions,
@@ -310,9 +312,9 @@ _OF_TIME = text(f"""
         FROM conversation_sessions
         WHERE chat_id = :chat AND (CAST(:key AS text) IS NULL OR session_key = :key) AND status <> 'merged'
             AND started_at < :until AND ended_at >= :start
-        ORDER BY ended_at DESC, id DESC LIMIT :limit
+        ORDER BY ended_at DESC, {LAST_BEGUN_FIRST} LIMIT :limit
     ) latest
-    ORDER BY started_at, id
+    ORDER BY started_at, session_key COLLATE "C"
 """)
 
 
