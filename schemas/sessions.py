@@ -33,20 +33,29 @@ def is_named(session_key: str) -> bool:
 
 
 class Stamp(NamedTuple):
-    """A message's position in its chat; tuples compare in the order of the chat.
+    """A message's position in its chat; tuples compare in the order of the chat, and decide between equals.
 
-    It also decides between messages of equal worth, so it has only what an export carries. Of two numbers the longer is
-    the greater: messages of one instant are in the order of their platform's ids.
-
-    >>> Stamp(datetime.min, 0, 2, "99") < Stamp(datetime.min, 0, 3, "100")
-    True
+    An export states positions that keep this order where the messages are stored in another one.
     """
 
     sent_at: datetime
     position: int
-    # of the platform's id
-    length: int
-    external_id: str
+    # the platform's id if it is a number, else -1
+    number: int
+    # in the order in which they were stored
+    id: int
+
+
+def number_of(external_id: str) -> int:
+    """Return the number in a platform's id, which orders messages of the same time; -1: it is no number.
+
+    After a chat got another id, the ids of its messages begin with the former one and a slash.
+
+    >>> number_of("99") < number_of("100"), number_of("telegram:-7/99"), number_of("a7")
+    (True, 99, -1)
+    """
+    number = external_id.rpartition("/")[2]
+    return int(number) if number.isascii() and number.isdigit() else -1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +146,7 @@ class Message(NamedTuple):
     @property
     def stamp(self) -> Stamp:
         """Its position in its chat."""
-        return Stamp(self.sent_at, self.position, len(self.external_id), self.external_id)
+        return Stamp(self.sent_at, self.position, number_of(self.external_id), self.id)
 
     @property
     def speaker(self) -> str:

@@ -42,7 +42,7 @@ from schemas.messages import (
     MessageIn,
     clean_text,
 )
-from schemas.sessions import key_of
+from schemas.sessions import key_of, number_of
 from schemas.settings import Settings
 
 RECENT = timedelta(days=1)
@@ -313,7 +313,7 @@ def _numbered(messages: Sequence[MessageIn]) -> Iterator[MessageIn]:
     """Number messages of the same time in list order, unless a position or the id orders them."""
     seen: Counter[datetime] = Counter()
     for message in messages:
-        if "position" in message.model_fields_set or message.external_id.isdecimal():
+        if "position" in message.model_fields_set or number_of(message.external_id) >= 0:
             yield message
             continue
         position = seen[message.sent_at]

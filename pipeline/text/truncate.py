@@ -27,7 +27,7 @@ def shortened(text: str, chars: int) -> str:
         return text
     cut = text[: border(text, max(chars - 1, 0))]
     head, space, _ = cut.rpartition(" ")
-    return (head if space and len(head) > chars // 2 else cut).rstrip(" ,;:.") + ELLIPSIS
+    return (head if space and len(head) > chars // 2 else cut).rstrip(" \n,;:.") + ELLIPSIS
 
 
 def within_tokens(text: str, tokens: int, count: Count = estimate_line) -> str:

@@ -99,6 +99,15 @@ def live(client: httpx.Client, workers: Workers, repeats: int = 4) -> None:
         described = {"chat_id": chat, "kind": kind, "title": f"T {chat}", "time_zone": "Europe/Berlin"}
         for part in (said(chat, repeats)[:9], said(chat, repeats)[9:]):
             ok(client.post("/v1/messages", json={"chat": described, "messages": part}))
+    for name in ("wamid.b", "wamid.a", "wamid.c"):
+        # of one second, one after the other
+        one = {
+            "external_id": name,
+            "sender_id": "telegram:7",
+            "content": f"{name} 来ました",
+            "sent_at": START + 99,
+        }
+        ok(client.post("/v1/messages", json={"chat": DIRECT, "messages": one}))
     ok(client.post("/v1/messages", json={"chat": OLD, "messages": said(GARDEN, 1)[:2]}))
     workers.finish()
     ok(client.post(f"/v1/chats/{OLD}/rename", json={"to": GARDEN}))
@@ -171,7 +180,10 @@ def differing(database: Database) -> list[str]:
 
 
 def shown(client: httpx.Client) -> list[Any]:
-    answers = []
+    answers: list[Any] = []
+    for chat in QUESTIONS:
+        transcript = client.get(f"/v1/chats/{chat}/messages").json()["messages"]
+        answers.append([message["external_id"] for message in transcript])
     for chat, questions in QUESTIONS.items():
         for question in questions:
             asked = {"chat_id": chat, "query": question, "user_id": "telegram:7", "as_of": LATER}

@@ -60,7 +60,8 @@ def orders(draw: st.DrawFn) -> tuple[list[MessageIn], list[MessageIn]]:
             sender_id=f"test:{by}",
             sender_name=by,
             session_key=key,
-            position=n % 2,
+            # as an export states it
+            position=n,
         )
         for n, (content, at, by, key) in enumerate(draw(st.lists(one, min_size=24, max_size=24)))
     ]

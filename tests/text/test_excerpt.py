@@ -1,6 +1,6 @@
 """Of a long passage, what a question is about is shown."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pipeline.text import excerpt
@@ -55,6 +55,7 @@ def test_an_excerpt_fits_and_stands_on_one_line(text: str, question: str, tokens
     question=texts,
     tokens=st.integers(3, 60),
 )
+@example(text="?\n??", question="", tokens=4)
 def test_an_excerpt_in_lines_fits_and_has_lines_of_the_text(text: str, question: str, tokens: int) -> None:
     shown = excerpt.displayed(text, excerpt.Wanted.of(question, "english"), tokens, in_lines=True)
     assert estimate_line(shown) <= tokens

@@ -14,9 +14,20 @@ from schemas.sessions import Message, RepliedTo, Stamp
 
 # All but `answered`, which is looked up.
 COLUMNS = ", ".join(Message._fields[:-1])
-# What `schemas.sessions.Stamp` compares. Indexes give the times in order, so no more than one instant's are sorted.
-ORDER = 'sent_at, position, length(external_id), external_id COLLATE "C"'
-NEWEST_FIRST = 'sent_at DESC, position DESC, length(external_id) DESC, external_id COLLATE "C" DESC'
+# Messages of one instant by their position, then by their ids where these are numbers, then as they were stored: what
+# `schemas.sessions.Stamp` compares. Indexes give the times in order, so no more than one instant's are sorted.
+# as `schemas.sessions.number_of` computes it
+_NUMBER = """
+    CASE WHEN {0}external_id ~ '(^|/)[0-9]+$' THEN CAST(substring({0}external_id FROM '[0-9]+$') AS numeric) ELSE -1 END
+"""
+_ORDER = f"{{0}}sent_at, {{0}}position, {_NUMBER}, {{0}}id"
+ORDER = _ORDER.format("")
+NEWEST_FIRST = ORDER.replace(", ", " DESC, ") + " DESC"
+
+
+def place_of(message: str) -> str:
+    """Return SQL of what `ORDER` compares, of one of two messages."""
+    return _ORDER.format(f"{message}.")
 
 
 def waits(message: str) -> str:
@@ -75,9 +86,7 @@ _TIMES = text(f"""
 _WITHIN = f"""SELECT {COLUMNS} FROM messages
     WHERE chat_id = :chat AND session_key = :key AND sent_at BETWEEN :start AND :end"""
 _IN_RANGE = text(f"{_WITHIN} ORDER BY {ORDER} LIMIT :limit")
-_BEHIND = text(
-    f"{_WITHIN} AND ({ORDER}) > (:start, :position, :length, :external) ORDER BY {ORDER} LIMIT :limit"
-)
+_BEHIND = text(f"{_WITHIN} AND ({ORDER}) > (:start, :position, :number, :id) ORDER BY {ORDER} LIMIT :limit")
 _COUNT_WITHIN = text(f"SELECT count(*) FROM ({_WITHIN}) AS within")
 _BY_ID = text(f"SELECT {COLUMNS} FROM messages WHERE id = ANY(:ids)")
 # a pasted document would outweigh the rest of the chat
@@ -169,7 +178,7 @@ def in_range(
     """Return a session's messages in order, up to `limit`; with `after`, those that come after it."""
     values = {"chat": chat_id, "key": session_key, "start": start, "end": end, "limit": limit}
     if after is not None:
-        values |= dict(zip(("start", "position", "length", "external"), after, strict=True))
+        values |= dict(zip(("start", "position", "number", "id"), after, strict=True))
     return [as_message(row) for row in run(connection, _IN_RANGE if after is None else _BEHIND, **values)]
 
 

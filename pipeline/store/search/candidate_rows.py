@@ -11,7 +11,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, TextClause, text
 
 from pipeline.store.connections.statements import run
-from pipeline.store.messages.message_rows import COLUMNS, NEWEST_FIRST, ORDER, answered, as_message
+from pipeline.store.messages.message_rows import COLUMNS, NEWEST_FIRST, ORDER, answered, as_message, place_of
 from pipeline.store.search.filters import Scope, affinity_of
 from pipeline.store.search.keyword_search import any_of
 from pipeline.store.vectors import cosine, distance, halved, in_space
@@ -57,12 +57,12 @@ _NEAR = f"""
         FROM found f CROSS JOIN LATERAL (
             (SELECT id, sent_at, position, external_id FROM messages
                 WHERE chat_id = :chat AND session_key = f.session_key AND sent_at BETWEEN f.started_at AND f.sent_at
-                    AND ({ORDER}) < (f.sent_at, f.position, length(f.external_id), f.external_id)
+                    AND ({ORDER}) < ({place_of("f")})
                 ORDER BY {NEWEST_FIRST} LIMIT :reach)
             UNION ALL
             (SELECT id, sent_at, position, external_id FROM messages
                 WHERE chat_id = :chat AND session_key = f.session_key AND sent_at BETWEEN f.sent_at AND f.ended_at
-                    AND ({ORDER}) > (f.sent_at, f.position, length(f.external_id), f.external_id)
+                    AND ({ORDER}) > ({place_of("f")})
                 ORDER BY {ORDER} LIMIT :reach)) n
         WHERE f.session_id IS NOT NULL AND :reach > 0
     )

@@ -112,7 +112,7 @@ def get_session(
             session.started_at,
             session.ended_at,
             limit=MESSAGES + 1,
-            after=None if first is None else first.stamp._replace(external_id=first.external_id[:-1]),
+            after=None if first is None else first.stamp._replace(id=first.id - 1),
         )
         ids = [message.id for message in transcript[:MESSAGES]]
         keys = [f"session:{session.id}", *(f"message:{message_id}" for message_id in ids)]
