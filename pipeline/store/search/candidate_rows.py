@@ -96,7 +96,7 @@ def _candidates(spaces: tuple[EmbeddingSpace | None, ...]) -> TextClause:
         facts(f"message_cues WHERE message_id = ANY({these})", id="message_id", asks="asks", flags="flags"),
         *(
             facts(
-                f"message_vectors WHERE {in_space(space)} AND message_id = ANY({these})",
+                f"message_vectors WHERE {in_space(space)} AND message_id = ANY({these}) AND chat_id = :chat",
                 id="message_id",
                 **{f"cosine_{number}": cosine(space.questions, distance(space, query=f":query_{number}"))},
             )
