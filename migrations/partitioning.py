@@ -121,7 +121,7 @@ class _Kept(NamedTuple):
     key: str
     # of its identities
     sequences: Sequence[str]
-    # foreign keys and unique constraints by their names, but for the primary key
+    # foreign keys and unique constraints by their names
     constraints: Sequence[tuple[str, str]]
     indexes: Sequence[str]
     triggers: Sequence[str]
@@ -188,8 +188,7 @@ def _make(connection: Connection, table: str, partitions: int, kept: _Kept) -> N
     execute = connection.exec_driver_sql
     execute(
         f"CREATE TABLE {table} (LIKE {table}_unpartitioned INCLUDING DEFAULTS INCLUDING CONSTRAINTS "
-        "INCLUDING GENERATED INCLUDING IDENTITY INCLUDING STORAGE, "
-        f"CONSTRAINT {table}_partitioned_pkey {kept.key}) PARTITION BY HASH (tenant_id, chat_id)"
+        "INCLUDING GENERATED INCLUDING IDENTITY INCLUDING STORAGE) PARTITION BY HASH (tenant_id, chat_id)"
     )
     options = f" WITH ({', '.join(kept.options)})" if kept.options else ""
     for number in range(partitions):
@@ -207,11 +206,11 @@ def _restore(connection: Connection, table: str, partitions: int, kept: _Kept) -
     for each in (table, *(_name(table, number) for number in range(partitions))):
         execute(f"ALTER TABLE {each} ENABLE ROW LEVEL SECURITY")
         execute(f"ALTER TABLE {each} FORCE ROW LEVEL SECURITY")
-    execute(f"ALTER TABLE {table} RENAME CONSTRAINT {table}_partitioned_pkey TO {table}_pkey")
-    for name, definition in kept.constraints:
-        execute(f"ALTER TABLE {table} ADD CONSTRAINT {name} {definition}")
     for statement in (*kept.indexes, *kept.triggers, *kept.policies, *kept.grants):
         execute(statement)
+    # the key last, as in the first schema
+    for name, definition in (*kept.constraints, (f"{table}_pkey", kept.key)):
+        execute(f"ALTER TABLE {table} ADD CONSTRAINT {name} {definition}")
 
 
 def _foreign_key(connection: Connection, child: str, parent: str) -> str:

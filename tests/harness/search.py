@@ -60,6 +60,14 @@ def build_index(settings: Settings, kind: str = "message") -> None:
 
 def scans(database: Database, kind: str = "message") -> int:
     """How often the indexes of vectors were used."""
-    scanned = text("SELECT sum(idx_scan) FROM pg_stat_user_indexes WHERE indexrelname LIKE :name")
+    scanned = text("SELECT sum(idx_scan) FROM pg_stat_user_indexes WHERE indexrelname = ANY(:names)")
     with database.tenant(TENANT) as connection:
-        return int(connection.scalar(scanned, {"name": f"{kind}_vectors%space_1"}) or 0)
+        return int(connection.scalar(scanned, {"names": indexes(database, kind)}) or 0)
+
+
+def indexes(database: Database, kind: str = "message") -> list[str]:
+    """The names of the indexes of vectors."""
+    with database.tenant(TENANT) as connection:
+        (space,) = vectors.written_spaces(connection)
+        tables = [table for table in vector_spaces.indexed_tables(connection) if table.startswith(kind)]
+    return [vector_spaces.index_of(table, space) for table in tables]

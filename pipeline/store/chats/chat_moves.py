@@ -81,7 +81,7 @@ _COPIES = text("""
 """)
 _MOVE_VECTORS = """, embedded AS (
     UPDATE message_vectors v SET chat_id = :into FROM moved
-    WHERE v.tenant_id = moved.tenant_id AND v.message_id = moved.id AND v.chat_id = :chat)"""
+    WHERE v.tenant_id = moved.tenant_id AND v.message_id = moved.id)"""
 _MOVE_SESSIONS = text("UPDATE conversation_sessions SET chat_id = :into WHERE id = ANY(:ids)")
 _MOVE_SESSION_VECTORS = text("UPDATE session_vectors SET chat_id = :into WHERE session_id = ANY(:ids)")
 _CLEAR = (

@@ -49,7 +49,7 @@ _LONGEST_WITH_VECTOR = text(
     _LONGEST.format(
         vector="v.space_id, v.size, v.embedding",
         join="""LEFT JOIN LATERAL (SELECT space_id, vector_dims(embedding) AS size, embedding
-        FROM message_vectors WHERE tenant_id = m.tenant_id AND message_id = m.id AND chat_id = m.chat_id
+        FROM message_vectors WHERE tenant_id = m.tenant_id AND message_id = m.id
         ORDER BY chunk_index LIMIT 1) v ON true""",
     )
 )

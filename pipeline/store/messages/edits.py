@@ -133,7 +133,6 @@ _REDATE = text("""
 _DATE_VECTORS = text("""
     UPDATE message_vectors v SET sent_at = m.sent_at FROM messages m
     WHERE m.id = ANY(:ids) AND m.chat_id = :chat AND v.tenant_id = m.tenant_id AND v.message_id = m.id
-        AND v.chat_id = :chat
 """)
 _ARRIVE = text("""
     INSERT INTO arrivals (tenant_id, chat_id, message_id, priority)

@@ -80,8 +80,7 @@ _PROGRESS = f"""
     WITH named AS (SELECT chat_id, message_count FROM chats WHERE chat_id = ANY(:chats)),
     mine AS MATERIALIZED (
         SELECT latest.* FROM named CROSS JOIN LATERAL (
-            SELECT m.tenant_id, m.id, m.chat_id, m.content <> '' AS has_text
-            FROM messages m WHERE m.chat_id = named.chat_id
+            SELECT m.tenant_id, m.id, m.content <> '' AS has_text FROM messages m WHERE m.chat_id = named.chat_id
             ORDER BY m.sent_at DESC LIMIT CAST(:latest AS bigint)) AS latest
     ),
     cut AS (SELECT status FROM conversation_sessions WHERE chat_id = ANY(:chats) AND status <> 'merged'),
@@ -122,8 +121,7 @@ _PROGRESS = f"""
     FROM unplaced
 """
 _EMBEDDED = """
-    (SELECT count(*) FROM mine
-        JOIN message_vectors v ON v.tenant_id = mine.tenant_id AND v.message_id = mine.id AND v.chat_id = mine.chat_id
+    (SELECT count(*) FROM mine JOIN message_vectors v ON v.tenant_id = mine.tenant_id AND v.message_id = mine.id
         WHERE v.space_id = (SELECT id FROM embedding_spaces WHERE status = 'active') AND v.chunk_index = 0)
 """
 

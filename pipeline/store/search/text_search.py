@@ -143,8 +143,7 @@ def within(space: EmbeddingSpace | None) -> str:
     order = "m.tsv @@ CAST(:any AS tsquery) DESC, m.sent_at"
     if space is not None:
         order = f"""(SELECT min({distance(space, "v.embedding")}) FROM message_vectors v
-            WHERE v.tenant_id = m.tenant_id AND v.message_id = m.id AND {in_space(space, "v.")}
-                AND v.chat_id = :chat) NULLS LAST,
+            WHERE v.tenant_id = m.tenant_id AND v.message_id = m.id AND {in_space(space, "v.")}) NULLS LAST,
             m.sent_at"""
     # of each time the first ones, which say what it was about, the best of all, and the best of whom it names
     return f"""
