@@ -12,9 +12,9 @@ from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 from psycopg.errors import InsufficientPrivilege
 from pydantic import SecretStr
-from sqlalchemy import create_engine, text
+from sqlalchemy import Connection, create_engine, text
 
-from migrations import REVISION
+from migrations import REVISION, partitioning
 from migrations.concurrently import build, concurrently, drop
 from migrations.partitioning import CannotPartition
 from ops.local import migrate
@@ -30,6 +30,7 @@ from tests.conftest import CHECKOUT, PARTITIONS, TENANT, Templates, alembic_conf
 from tests.harness.owner import owner_of
 from tests.harness.pipeline import embed_all, place
 
+FIRST = "'test:0'"
 TABLES = ("messages", "message_vectors")
 CHATS = [f"test:{number}" for number in range(12)]
 SECURITY = """
@@ -151,6 +152,31 @@ def test_pgvector_may_come_later_and_vectors_are_partitioned_as_the_messages_are
             with database.tenant(TENANT) as connection:
                 embedded = text("SELECT count(*), count(DISTINCT tableoid) FROM message_vectors")
                 assert connection.execute(embedded).one() == (10 * len(CHATS), 3)
+
+
+def test_vectors_that_stayed_one_table_are_partitioned_later(
+    postgres: EmbeddedPostgres, template: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with copied(postgres, "partitioned_messages", template) as name:
+        url = postgres.dsn("owner", database=name)
+        # Given messages that an earlier version has partitioned, alone
+        with monkeypatch.context() as earlier:
+            earlier.setattr(partitioning, "_VECTORS", "nothing")
+            assert partition(url) == 2 * 10 * len(CHATS)
+        with closing(Database(postgres.dsn("app", database=name))) as database:
+
+            def tables(connection: Connection) -> list[str]:
+                return list(connection.scalars(text(f"SELECT {vectors.table_of(FIRST)}::text")))
+
+            with database.tenant(TENANT) as connection:
+                assert tables(connection) == ["message_vectors"]
+            # Then an upgrade leaves them, and whoever asks for it gets the rest
+            assert migrate.upgrade(url, partitions=PARTITIONS).vector_tables
+            with pytest.raises(CannotPartition, match="already"):
+                partition(url, PARTITIONS + 1)
+            assert partition(url) == 2 * 10 * len(CHATS)
+            with database.tenant(TENANT) as connection:
+                assert tables(connection)[0].startswith("message_vectors_0")
 
 
 def test_a_partition_shows_nobody_anything(database: Database) -> None:
