@@ -118,7 +118,7 @@ def _candidates(spaces: tuple[EmbeddingSpace | None, ...]) -> TextClause:
         SELECT {_MESSAGE}, {answered("m")} AS answered, f.session, f.next, {_LENGTH} AS length, {_TERMS} AS terms,
             ARRAY[{cosines}] AS cosines, f.asks, f.flags, coalesce(f.affinity, 0) AS affinity
         FROM facts f
-        CROSS JOIN LATERAL (SELECT * FROM messages WHERE id = f.id OFFSET 0) m
+        CROSS JOIN LATERAL (SELECT * FROM messages WHERE id = f.id AND chat_id = :chat OFFSET 0) m
     """)
 
 
