@@ -42,7 +42,9 @@ def upgrade(
     partitions: Annotated[
         int | None,
         typer.Option(
-            min=2, max=1024, help="Partitions of the messages, before there are any; 32 for 100 million."
+            min=2,
+            max=1024,
+            help="Partitions of messages and vectors, before there are any; 32 for 100 million.",
         ),
     ] = None,
     data_dir: DataDirOption = None,

@@ -13,7 +13,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, pool, text
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
-from migrations import first_schema, partitioning, patience
+from migrations import partitioning, patience
 from pipeline.clients.factory import make_embedder, space_by_name
 from pipeline.store import vector_spaces, vectors
 from pipeline.store.connections import trips
@@ -57,7 +57,7 @@ def upgrade(
     """Apply the missing migrations, create the vector tables once pgvector is there, and register the first space.
 
     Where there is an active space, `space` is not registered: `backscroll spaces add` is for later ones. `partitions`
-    are made of `messages` while there are none; else this raises `CannotPartition`.
+    are made of messages and vectors while there are none; else this raises `CannotPartition`.
     May run while workers and the HTTP API run, and twice at once. Raises `DatabaseUnavailable`, also if a table stays
     locked, `Retryable` if a statement takes too long, and `SchemaOutdated` if the database is newer than this program.
     """
@@ -95,7 +95,7 @@ def _make_vector_tables(connection: Connection) -> None:
     with connection.begin():
         if not vectors.exist(connection):
             with Operations.context(MigrationContext.configure(connection)):
-                first_schema.create_vectors()
+                partitioning.create_vectors(connection)
 
 
 def reset(owner_url: str, space: EmbeddingSpace | None = None) -> DatabaseState:

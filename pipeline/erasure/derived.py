@@ -65,7 +65,7 @@ def erase_messages(
     trace_id: str | None = None,
 ) -> Erased:
     """Delete messages of an exclusively locked chat, with all data derived from them."""
-    vectors = edits.drop_message_vectors(connection, message_ids)
+    vectors = edits.drop_message_vectors(connection, chat.chat_id, message_ids)
     gone = edits.delete_messages(connection, chat.chat_id, message_ids)
     edits.drop_pending(connection, chat.chat_id, [row.external_id for row in gone])
     placed = [row for row in gone if row.placed]

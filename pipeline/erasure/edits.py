@@ -175,7 +175,7 @@ def redo(
     touched = store.sessions_at(connection, chat_id, [(message.session_key, message.sent_at)])
     for session in touched:
         store.revise(connection, session.id, after.tokens - message.token_count)
-    store.drop_message_vectors(connection, [message.id])
+    store.drop_message_vectors(connection, chat_id, [message.id])
     remembered = policy.for_chat(chat).memory
     if remembered:
         text = MessageText(message.id, chat_id, message.role, after.content)

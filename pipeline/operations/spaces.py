@@ -48,10 +48,9 @@ def listing(database: Database, tenant_ids: Sequence[str]) -> list[SpaceState]:
     """Return the state of all spaces; empty without vector tables."""
     with database.tenant("") as connection:
         spaces = vector_spaces.listing(connection) if vectors.exist(connection) else []
+        tables = vector_spaces.indexed_tables(connection)
         indexed = {
-            s.space.id: any(
-                vector_spaces.is_indexed(connection, kind, s.space) for kind in vector_spaces.INDEXED
-            )
+            s.space.id: any(vector_spaces.is_indexed(connection, table, s.space) for table in tables)
             for s in spaces
         }
     counts = {stored.space.name: Counter[str]() for stored in spaces}
@@ -150,8 +149,8 @@ def retire(owner: Engine, name: str) -> EmbeddingSpace:
             )
         vector_spaces.set_status(connection, stored.space, "retired")
     with _autocommit(owner) as connection:
-        for kind in vector_spaces.INDEXED:
-            vector_spaces.drop_index(connection, kind, stored.space)
+        for table in vector_spaces.indexed_tables(connection):
+            vector_spaces.drop_index(connection, table, stored.space)
     return stored.space
 
 
@@ -200,14 +199,14 @@ def _index(owner: Engine, space: EmbeddingSpace) -> None:
     """Build, concurrently, the indexes of a space that the active one has."""
     with _autocommit(owner) as connection:
         active = vectors.active_space(connection)
-        for kind in vector_spaces.INDEXED:
-            if active is None or not vector_spaces.is_indexed(connection, kind, active):
+        for table in vector_spaces.indexed_tables(connection):
+            if active is None or not vector_spaces.is_indexed(connection, table, active):
                 continue
-            if vector_spaces.is_indexed(connection, kind, space) is False:
+            if vector_spaces.is_indexed(connection, table, space) is False:
                 # left by an interrupted build
-                vector_spaces.drop_index(connection, kind, space)
-            if not vector_spaces.is_indexed(connection, kind, space):
-                vector_spaces.build_index(connection, kind, space)
+                vector_spaces.drop_index(connection, table, space)
+            if not vector_spaces.is_indexed(connection, table, space):
+                vector_spaces.build_index(connection, table, space)
 
 
 @contextmanager

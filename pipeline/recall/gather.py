@@ -309,7 +309,7 @@ def _similarity_of(
     if request.embedded:
         scale = request.embedded[0].documents or scale
         best = [hit.candidate.id for hit in ranked[: rank.MMR_TOP]]
-        stored = vectors.of_messages(connection, request.embedded[0], best)
+        stored = vectors.of_messages(connection, request.embedded[0], request.chat.chat_id, best)
 
     def alike(one: Candidate, other: Candidate) -> float:
         if one.id in stored and other.id in stored:

@@ -64,8 +64,8 @@ _COUNT_LACKING = {
 }
 _DELETE = {
     kind: text(f"""
-        DELETE FROM {owner.table} WHERE ctid = ANY(ARRAY(
-            SELECT ctid FROM {owner.table} WHERE space_id = :space LIMIT :limit))
+        DELETE FROM {owner.table} WHERE space_id = :space AND ({owner.owner}, chunk_index) IN (
+            SELECT {owner.owner}, chunk_index FROM {owner.table} WHERE space_id = :space LIMIT :limit)
     """)
     for kind, owner in OWNERS.items()
 }
@@ -157,32 +157,39 @@ MAX_INDEXED_DIMENSIONS = 4000
 
 
 _IS_INDEXED = text("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)")
+# no chat has so many sessions that their vectors need an index
+_TABLES = text("""
+    SELECT relname, greatest(reltuples, 0) FROM pg_class LEFT JOIN pg_inherits ON inhrelid = oid
+    WHERE relkind = 'r' AND coalesce(inhparent, oid) IN (to_regclass('message_vectors'), to_regclass('memory_vectors'))
+    ORDER BY relname
+""")
 
 
-INDEXED = ("message", "memory")
-"""Owners whose vectors are indexed if there are many; no chat has that many sessions."""
+def indexed_tables(connection: Connection) -> dict[str, float]:
+    """Return the tables and partitions whose vectors are indexed if there are many, with their estimated rows."""
+    return {str(name): float(rows) for name, rows in run(connection, _TABLES)}
 
 
-def index_of(kind: str, space: EmbeddingSpace) -> str:
-    """Return the name of the HNSW index of the space's vectors of a kind of owner."""
-    return f"{vectors.OWNERS[kind].index_prefix}{int(space.id or 0)}"
+def index_of(table: str, space: EmbeddingSpace) -> str:
+    """Return the name of the HNSW index of the space's vectors in a table or partition."""
+    return f"{table}_space_{int(space.id or 0)}"
 
 
-def is_indexed(connection: Connection, kind: str, space: EmbeddingSpace) -> bool | None:
+def is_indexed(connection: Connection, table: str, space: EmbeddingSpace) -> bool | None:
     """Tell whether that index can be used; None if it does not exist."""
-    return next(iter(column(connection, _IS_INDEXED, name=index_of(kind, space))), None)
+    return next(iter(column(connection, _IS_INDEXED, name=index_of(table, space))), None)
 
 
-def build_index(connection: Connection, kind: str, space: EmbeddingSpace) -> None:
+def build_index(connection: Connection, table: str, space: EmbeddingSpace) -> None:
     """Build that index concurrently (owner, in autocommit); space and size are part of its definition."""
     statement = text(f"""
-        CREATE INDEX CONCURRENTLY {index_of(kind, space)} ON {vectors.OWNERS[kind].table}
+        CREATE INDEX CONCURRENTLY {index_of(table, space)} ON {table}
         USING hnsw ((embedding::halfvec({int(space.dimensions)})) halfvec_cosine_ops)
         WITH (m = 16, ef_construction = 64) WHERE space_id = {int(space.id or 0)}
     """)
     run(connection, statement)
 
 
-def drop_index(connection: Connection, kind: str, space: EmbeddingSpace) -> None:
+def drop_index(connection: Connection, table: str, space: EmbeddingSpace) -> None:
     """Drop that index concurrently (owner, in autocommit)."""
-    run(connection, text(f"DROP INDEX CONCURRENTLY IF EXISTS {index_of(kind, space)}"))
+    run(connection, text(f"DROP INDEX CONCURRENTLY IF EXISTS {index_of(table, space)}"))

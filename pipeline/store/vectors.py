@@ -17,7 +17,7 @@ _KNOWN_HASHES = text(
 )
 _OF_MESSAGES = text("""
     SELECT message_id, embedding FROM message_vectors
-    WHERE space_id = :s AND message_id = ANY(:ids) AND chunk_index = 0
+    WHERE space_id = :space AND message_id = ANY(:ids) AND chunk_index = 0 AND chat_id = :chat
 """)
 COLUMNS = "id, provider, model, dimensions, query_prefix, document_prefix, calibration"
 _ACTIVE_SPACE = text(f"SELECT {COLUMNS} FROM embedding_spaces WHERE status = 'active'")
@@ -35,6 +35,18 @@ def exist(connection: Connection) -> bool:
     return holds(connection, "SELECT to_regclass('message_vectors') IS NOT NULL")
 
 
+def table_of(chat: str) -> str:
+    """Return SQL of the table that the vectors of the messages of a chat are in, which may be a partition.
+
+    Null without pgvector, or without messages.
+    """
+    # partitions of both tables have the same numbers
+    return f"""(
+        SELECT coalesce(to_regclass(replace(tableoid::regclass::text, 'messages', 'message_vectors')),
+            to_regclass('message_vectors'))
+        FROM messages WHERE chat_id = {chat} LIMIT 1)"""
+
+
 def known_hashes(connection: Connection, space_id: int, hashes: Sequence[bytes]) -> set[bytes]:
     """Return the hashes of texts that some message of the tenant has a vector for in the space."""
     return {bytes(row[0]) for row in run(connection, _KNOWN_HASHES, space=space_id, hashes=hashes)}
@@ -46,9 +58,11 @@ def current(connection: Connection, kind: str, space_id: int, texts: Mapping[str
     return {str(row[0]) for row in rows}
 
 
-def of_messages(connection: Connection, space: EmbeddingSpace, ids: Sequence[int]) -> dict[int, Vector]:
-    """Return the vectors of these messages, where they have one; for a long message, that of its beginning."""
-    rows = run_in_binary(connection, _OF_MESSAGES, s=space.id, ids=list(ids))
+def of_messages(
+    connection: Connection, space: EmbeddingSpace, chat_id: str, ids: Sequence[int]
+) -> dict[int, Vector]:
+    """Return the vectors of these messages of a chat, if they have one; for a long message, that of its beginning."""
+    rows = run_in_binary(connection, _OF_MESSAGES, space=space.id, chat=chat_id, ids=list(ids))
     return {id_: vector.to_list() for id_, vector in rows}
 
 
@@ -94,11 +108,6 @@ class VectorOwner:
     id_type: str
     copied: Sequence[str] = ()
     live: str = "true"
-
-    @property
-    def index_prefix(self) -> str:
-        """The name of the HNSW index of a space's vectors, without the space's id."""
-        return f"{self.table}_space_"
 
     def hashes(self) -> TextClause:
         """Return SQL that finds the owners whose vector is of a given text."""
@@ -146,7 +155,8 @@ class VectorOwner:
             JOIN (SELECT * FROM {self.source} o WHERE o.tenant_id = :tenant
                 AND o.id = ANY(CAST(:ids AS {self.id_type}[])) AND {self.live} FOR KEY SHARE) o ON o.id = given.id
             ORDER BY o.id, given.chunk
-            ON CONFLICT (tenant_id, {self.owner}, space_id, chunk_index) DO UPDATE SET {renewed}
+            -- by its name: in partitions the key has the chat, too
+            ON CONFLICT ON CONSTRAINT {self.table}_pkey DO UPDATE SET {renewed}
         """)
 
     def trim(self) -> TextClause:

@@ -24,7 +24,7 @@ from pipeline.store.search import vector_search
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.commands.conftest import Run, Workers
-from tests.conftest import MIGRATED, TENANT, Templates, message, refusing
+from tests.conftest import MIGRATED, TENANT, Templates, also_partitioned, message, refusing
 from tests.harness.doctor import as_superuser, diagnose, found, may_mend
 from tests.harness.pipeline import rows
 from tests.providers.chat_server import ChatServer, Reply, Request, refused
@@ -161,16 +161,18 @@ def test_an_invalid_index_is_found_and_built_anew_by_the_owner(
     assert (mended["findings"], mended["mended"]) == ([], ["rebuilt the index messages_order"])
 
 
+@also_partitioned
 def test_an_index_of_vectors_is_built_for_a_large_chat_and_dropped_where_none_is_large(
     run: Run, memory: None, settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given a chat of ten messages, which are many here
     may_mend(settings, monkeypatch)
     monkeypatch.setattr(vector_search, "EXACT_UP_TO", 5)
+    ((table,),) = rows(database, "SELECT DISTINCT tableoid::regclass::text FROM message_vectors")
     # Then an index would help it, and is built
     assert found(run) == {"index": "warning"}
     mended = diagnose(run, "--fix")
-    assert (mended["findings"], mended["mended"]) == ([], ["built the index message_vectors_space_1"])
+    assert (mended["findings"], mended["mended"]) == ([], [f"built the index {table}_space_1"])
     # When it is hardly too small any more it stays
     monkeypatch.setattr(vector_search, "EXACT_UP_TO", 15)
     assert found(run) == {}
@@ -178,7 +180,7 @@ def test_an_index_of_vectors_is_built_for_a_large_chat_and_dropped_where_none_is
     monkeypatch.setattr(vector_search, "EXACT_UP_TO", 20_000)
     assert found(run, "--tenant", TENANT) == {}
     mended = diagnose(run, "--fix")
-    assert (mended["findings"], mended["mended"]) == ([], ["dropped the index message_vectors_space_1"])
+    assert (mended["findings"], mended["mended"]) == ([], [f"dropped the index {table}_space_1"])
 
 
 def test_a_language_model_that_cannot_be_asked_is_found_and_what_it_is_sent_is_said(

@@ -159,7 +159,7 @@ def test_the_first_worker_measures_what_cosines_stand_for_and_searches_give_them
         found = vector_search.nearest(
             connection, scope, space, Mine().embed_query(asked), messages=2, limit=2
         )
-        stored = vectors.of_messages(connection, space, list(found.cosines))
+        stored = vectors.of_messages(connection, space, CHAT.chat_id, list(found.cosines))
     slope, height = space.questions.slope, space.questions.height
     nearest = next(iter(found.cosines))
     raw = sum(map(mul, Mine().embed_query(asked), stored[nearest]))

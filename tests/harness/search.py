@@ -47,17 +47,27 @@ def unit(rng: random.Random) -> Vector:
 
 
 def build_index(settings: Settings, kind: str = "message") -> None:
-    """Build the index of the space's vectors of a kind of owner, as the owner."""
+    """Build the index of the space's vectors of a kind of owner, in each partition, as the owner."""
     engine = create_engine(
         owner_url(settings).replace("postgresql://", "postgresql+psycopg://"), poolclass=NullPool
     )
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         (space,) = vectors.written_spaces(connection)
-        vector_spaces.build_index(connection, kind, space)
+        for table in vector_spaces.indexed_tables(connection):
+            if table.startswith(kind):
+                vector_spaces.build_index(connection, table, space)
 
 
 def scans(database: Database, kind: str = "message") -> int:
-    """How often the index of vectors was used."""
-    scanned = text("SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname = :name")
+    """How often the indexes of vectors were used."""
+    scanned = text("SELECT sum(idx_scan) FROM pg_stat_user_indexes WHERE indexrelname = ANY(:names)")
     with database.tenant(TENANT) as connection:
-        return int(connection.scalar(scanned, {"name": f"{kind}_vectors_space_1"}) or 0)
+        return int(connection.scalar(scanned, {"names": indexes(database, kind)}) or 0)
+
+
+def indexes(database: Database, kind: str = "message") -> list[str]:
+    """The names of the indexes of vectors."""
+    with database.tenant(TENANT) as connection:
+        (space,) = vectors.written_spaces(connection)
+        tables = [table for table in vector_spaces.indexed_tables(connection) if table.startswith(kind)]
+    return [vector_spaces.index_of(table, space) for table in tables]

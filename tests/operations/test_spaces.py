@@ -27,7 +27,7 @@ from schemas.search import SearchQuery
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace, StoredSpace, Vector
 from tests.commands.conftest import Workers
-from tests.conftest import TENANT, message
+from tests.conftest import TENANT, also_partitioned, message
 from tests.harness.owner import owner_of
 from tests.harness.pipeline import rows
 
@@ -240,23 +240,25 @@ def test_a_text_that_the_new_model_refuses_is_a_dead_letter_and_a_space_is_of_al
     assert deployment.activate(force=True).status == "active"
 
 
+@also_partitioned
 def test_a_retired_space_is_not_written_its_vectors_are_deleted_and_it_can_be_made_anew(
     deployment: Deployment, database: Database
 ) -> None:
     with deployment.owner.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         active = vectors.active_space(connection)
         assert active is not None
-        vector_spaces.build_index(connection, "message", active)
+        for table in (tables := vector_spaces.indexed_tables(connection)):
+            vector_spaces.build_index(connection, table, active)
     deployment.add()
     deployment.fill()
     deployment.work()
     switched = deployment.activate()
     # the indexes that the active space had were built before the switch
     with deployment.owner.connect() as connection:
-        assert vector_spaces.is_indexed(connection, "message", switched.space)
+        assert all(vector_spaces.is_indexed(connection, table, switched.space) for table in tables)
     retired = spaces.retire(deployment.owner, OLD.name)
     with deployment.owner.connect() as connection:
-        assert vector_spaces.is_indexed(connection, "message", active) is None
+        assert {vector_spaces.is_indexed(connection, table, active) for table in tables} == {None}
     # a retirement that is interrupted before the vectors are deleted
     with database.tenant(TENANT) as connection:
         (told,) = connection.execute(text("SELECT id FROM messages WHERE external_id = 'm103'")).one()

@@ -14,9 +14,9 @@ from pipeline.store.search.filters import Scope
 from pipeline.store.search.vector_search import VectorHits
 from schemas.settings import Settings
 from schemas.vectors import Vector
-from tests.conftest import TENANT
+from tests.conftest import TENANT, also_partitioned
 from tests.harness.refusals import as_owner
-from tests.harness.search import build_index, scans, unit, write
+from tests.harness.search import build_index, indexes, scans, unit, write
 
 MESSAGES, EXACT_UP_TO = 1000, 700
 
@@ -27,7 +27,7 @@ def filled(
 ) -> Database:
     """A large chat, and a chat of the same name of another tenant, with the statistics that autovacuum makes."""
     rng = random.Random(1)
-    for tenant, messages in ((TENANT, MESSAGES), ("other", 100)):
+    for tenant, messages in ((TENANT, MESSAGES), ("another", 100)):
         made = [unit(rng) for _ in range(messages)]
         with database.tenant(tenant) as connection:
             space = vectors.active_space(connection)
@@ -53,6 +53,7 @@ def search(
     return found
 
 
+@also_partitioned
 def test_a_large_chat_is_searched_by_the_index_as_the_role_that_walls_hold(
     filled: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,23 +73,24 @@ def test_a_large_chat_is_searched_by_the_index_as_the_role_that_walls_hold(
     # the mean is that of the whole chat, not of what the index brought
     assert by_index.mean_cosine == pytest.approx(exact.mean_cosine, abs=0.03)
     # and without an index exactly, which is said
-    as_owner(settings, "DROP INDEX message_vectors_space_1")
+    as_owner(settings, f"DROP INDEX {', '.join(indexes(filled))}")
     found = search(filled, query)
     assert (found.search, found.compared) == ("exact", MESSAGES)
 
 
+@also_partitioned
 def test_another_tenant_is_searched_exactly_while_it_is_small_and_finds_its_own_alone(
-    filled: Database, monkeypatch: pytest.MonkeyPatch
+    filled: Database, partitions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vector_search, "EXACT_UP_TO", 100)
-    with filled.tenant("other") as connection:
+    monkeypatch.setattr(vector_search, "EXACT_UP_TO", 99)
+    with filled.tenant("another") as connection:
         theirs = set(connection.scalars(text("SELECT id FROM messages")))
     query = unit(random.Random(3))
-    # 100 of 1,100 are less than a tenth, and the index would mostly find what is not theirs
-    small = search(filled, query, messages=100, tenant="other")
-    assert (small.search, small.compared) == ("exact", 100)
+    # 100 of 1,100 are less than a tenth, and the index would mostly find what is not theirs; alone in a partition all
+    small = search(filled, query, messages=100, tenant="another")
+    assert (small.search, small.compared) == (("hnsw", 40) if partitions else ("exact", 100))
     # even there it passes over the others until it has enough
-    large = search(filled, query, messages=MESSAGES, tenant="other")
+    large = search(filled, query, messages=MESSAGES, tenant="another")
     assert (large.search, len(large.cosines)) == ("hnsw", 20)
     assert set(small.cosines) | set(large.cosines) <= theirs
     assert search(filled, query, tenant="nobody").cosines == {}

@@ -40,7 +40,7 @@ def test_vectors_are_sent_as_half_vectors_and_read_as_they_were(database: Databa
             scope = Scope(chat_id="test:1", language="simple")
             found = vector_search.nearest(connection, scope, space, array("f", ONE), messages=2, limit=2)
         assert sorted(found.cosines) == sorted(ids)
-        assert vectors.of_messages(connection, space, ids) == dict.fromkeys(ids, ONE)
+        assert vectors.of_messages(connection, space, "test:1", ids) == dict.fromkeys(ids, ONE)
         sent = {row[0] for row in knowing_vectors(connection).execute(SENT)}
     assert {"halfvec", "halfvec[]"} <= sent
     assert "real[]" not in sent
@@ -63,7 +63,7 @@ def test_an_extension_that_is_younger_than_a_connection_is_known_to_it(
         space = vectors.active_space(connection)
         assert space is not None
         vectors.put(connection, TENANT, "message", space.id or 0, [(str(message), b"", [ONE])])
-        assert vectors.of_messages(connection, space, [message]) == {message: ONE}
+        assert vectors.of_messages(connection, space, "test:1", [message]) == {message: ONE}
 
 
 def backend(connection: Connection) -> int:

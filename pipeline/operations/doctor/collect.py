@@ -39,6 +39,8 @@ from schemas.vectors import EmbeddingSpace
 
 # Our transactions wait for nothing but their next statement, so a longer wait is a hung process.
 HELD_UP_SECONDS = 30.0
+# An index stays while so many times the largest chat would be worth it: one built today is not dropped tomorrow.
+MARGIN = 2
 Sample = Mapping[str, Sequence[str]]
 """The chats to check, by tenant."""
 
@@ -142,17 +144,15 @@ def embedding_spaces(
             return None
         statuses = dict(checks.space_statuses(connection))
         written = vectors.written_spaces(connection)
-        pairs = [(kind, space) for kind in vector_spaces.INDEXED for space in written]
+        tables = vector_spaces.indexed_tables(connection)
+        pairs = list(product(tables, written))
         built = {pair for pair in pairs if vector_spaces.is_indexed(connection, *pair) is not None}
-        everywhere = {kind: vector_search.everywhere(connection, kind) for kind in vector_spaces.INDEXED}
         searched = vectors.searched_space(connection)
     largest: Counter[str] = Counter()
     languages: Counter[str] = Counter()
     for tenant_id in tenant_ids:
         with database.tenant(tenant_id) as connection:
-            largest |= Counter(
-                {kind: checks.most_searched(connection, kind) for kind in vector_spaces.INDEXED}
-            )
+            largest |= Counter(checks.most_searched(connection, vector_search.EXACT_UP_TO / MARGIN))
             languages.update(chat_languages.shares(connection))
     status = statuses.get(embedder.name)
     if status in {"active", "building", "standby"} and not any(space.same_as(embedder) for space in written):
@@ -161,8 +161,8 @@ def embedding_spaces(
         with database.tenant(tenant_id) as connection:
             retired.update(checks.retired_vectors(connection))
 
-    def is_worth_it(kind: str, times: int = 1) -> bool:
-        return vector_search.is_worth_an_index(times * largest[kind], everywhere[kind])
+    def is_worth_it(table: str, times: int = 1) -> bool:
+        return vector_search.is_worth_an_index(times * largest[table], tables[table])
 
     return Spaces(
         active=next((name for name, state in statuses.items() if state == "active"), None),
@@ -170,17 +170,16 @@ def embedding_spaces(
         embedder=embedder.name if embedder.dimensions else f"{embedder.provider}/{embedder.model}",
         embedder_status=status,
         missing_indexes=[
-            vector_spaces.index_of(kind, space)
-            for kind, space in pairs
-            if is_worth_it(kind)
-            and (kind, space) not in built
+            vector_spaces.index_of(table, space)
+            for table, space in pairs
+            if is_worth_it(table)
+            and (table, space) not in built
             and space.dimensions <= vector_spaces.MAX_INDEXED_DIMENSIONS
         ],
-        # with a margin, so that an index built today is not dropped tomorrow
         unread_indexes=[
-            vector_spaces.index_of(kind, space)
-            for kind, space in pairs
-            if everybody and (kind, space) in built and not is_worth_it(kind, 2)
+            vector_spaces.index_of(table, space)
+            for table, space in pairs
+            if everybody and (table, space) in built and not is_worth_it(table, MARGIN)
         ],
         retired_vectors=retired,
         model=searched.model if searched else "",
@@ -278,13 +277,14 @@ def mend_tenant(database: Database, tenant: TenantData, rules: SessionPolicy) ->
 
 def mend_indexes(connection: Connection, missing: Sequence[str], unread: Sequence[str]) -> Iterator[str]:
     """Build missing, drop unread and rebuild invalid indexes (owner, in autocommit); yield a sentence for each."""
-    for kind, space in product(vector_spaces.INDEXED, vectors.written_spaces(connection)):
-        name = vector_spaces.index_of(kind, space)
+    tables = vector_spaces.indexed_tables(connection)
+    for table, space in product(tables, vectors.written_spaces(connection)):
+        name = vector_spaces.index_of(table, space)
         if name in missing:
-            vector_spaces.build_index(connection, kind, space)
+            vector_spaces.build_index(connection, table, space)
             yield f"built the index {name}"
         elif name in unread:
-            vector_spaces.drop_index(connection, kind, space)
+            vector_spaces.drop_index(connection, table, space)
             yield f"dropped the index {name}"
     for name in checks.invalid_indexes(connection):
         checks.rebuild(connection, name)

@@ -305,7 +305,7 @@ def documents_by_index(space: EmbeddingSpace) -> str:
             SELECT count(*) > (SELECT documents FROM many) AS is_worth_it FROM (
                 SELECT FROM memories WHERE scope = 'organization' AND EXISTS (
                     SELECT 1 FROM pg_index WHERE indisvalid
-                        AND indexrelid = to_regclass('{vector_spaces.index_of("memory", space)}'))
+                        AND indexrelid = to_regclass('{vector_spaces.index_of("memory_vectors", space)}'))
                 LIMIT (SELECT documents + 1 FROM many)) counted
         ), indexed AS MATERIALIZED (
             SELECT v.memory_id AS id, {away} AS distance FROM memory_vectors v CROSS JOIN LATERAL (

@@ -110,7 +110,7 @@ _CLEAR = text("""
     )
     SELECT count(*) FILTER (WHERE summary) FROM had
 """)
-_DROP_MESSAGE_VECTORS = text("DELETE FROM message_vectors WHERE message_id = ANY(:ids)")
+_DROP_MESSAGE_VECTORS = text("DELETE FROM message_vectors WHERE chat_id = :chat AND message_id = ANY(:ids)")
 _STORED_MESSAGES = text("""
     SELECT id, external_id, sent_at, metadata ->> 'original_sent_at' AS told FROM messages
     WHERE chat_id = :chat AND external_id = ANY(:externals)
@@ -224,9 +224,11 @@ def clear(connection: Connection, session_ids: Sequence[int]) -> int:
     return cleared
 
 
-def drop_message_vectors(connection: Connection, ids: Sequence[int]) -> int:
-    """Delete the vectors of messages; return how many there were."""
-    return run(connection, _DROP_MESSAGE_VECTORS, ids=ids).rowcount if vectors.exist(connection) else 0
+def drop_message_vectors(connection: Connection, chat_id: str, ids: Sequence[int]) -> int:
+    """Delete the vectors of messages of a chat; return how many there were."""
+    if not vectors.exist(connection):
+        return 0
+    return run(connection, _DROP_MESSAGE_VECTORS, chat=chat_id, ids=ids).rowcount
 
 
 def drop_session(connection: Connection, tenant_id: str, session_id: int) -> None:

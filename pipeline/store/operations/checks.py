@@ -52,11 +52,13 @@ _INVALID_INDEXES = text("""
     ORDER BY c.relname
 """)
 _REBUILD = text("SELECT quote_ident(:name)")
-# By owner of vectors, most of them that one search compares: the messages of a chat, an organization's documents.
-_MOST_SEARCHED = {
-    "message": text("SELECT max(message_count) FROM chats"),
-    "memory": text("SELECT count(*) FROM memories WHERE scope = 'organization' AND type = 'document'"),
-}
+# By table or partition of vectors, most of them that one search compares: the messages of a chat, an organization's
+# documents.
+_MOST_SEARCHED = text(f"""
+    SELECT {vectors.table_of("c.chat_id")}::text AS name, max(message_count) FROM chats c
+    WHERE message_count > :least GROUP BY 1
+    UNION ALL SELECT 'memory_vectors', count(*) FROM memories WHERE scope = 'organization' AND type = 'document'
+""")
 _SPACE_STATUSES = text("SELECT name, status FROM embedding_spaces ORDER BY id")
 _COUNTED = text(f"""
     SELECT count(*), coalesce(sum(length(m.tsv)), 0) FROM messages m WHERE m.chat_id = :chat AND NOT {waits("m")}
@@ -147,9 +149,9 @@ def rebuild(connection: Connection, index: str) -> None:
     run(connection, text(f"{verb} {quoted}"))
 
 
-def most_searched(connection: Connection, kind: str) -> int:
-    """Return how many vectors of a kind of owner a search of the tenant compares at most."""
-    return number(connection, _MOST_SEARCHED[kind])
+def most_searched(connection: Connection, least: float) -> dict[str, int]:
+    """Return how many vectors of a table or partition a search of the tenant compares at most, if more than `least`."""
+    return {str(table): int(most) for table, most in run(connection, _MOST_SEARCHED, least=least)}
 
 
 def space_statuses(connection: Connection) -> list[tuple[str, str]]:
@@ -261,7 +263,7 @@ NEEDED = {"table", "column", "function"}
 """Kinds of lines without which statements fail; without others they are slow, or tenants are not isolated."""
 _HARMFUL = {"column", "constraint", "policy", "trigger"}
 """Kinds of lines that nobody may add; indexes, tables and grants are the operator's to add."""
-# Our tables (of partitioned messages only the parent) and our functions.
+# Our tables (of partitioned ones only the parent) and our functions.
 _OURS = """
     WITH ours AS (
         SELECT c.oid, c.relname AS name, c.relkind, c.relacl FROM pg_class c
@@ -287,8 +289,8 @@ _NEEDED = text(rf"""
 _OTHERS = text(rf"""
     {_OURS} SELECT 'constraint ' || name || ' ' || pg_get_constraintdef(k.oid)
         FROM ours JOIN pg_constraint k ON conrelid = ours.oid AND contype <> 'n' AND conparentid = 0
-            -- partitioning gives messages another key
-            AND confrelid <> to_regclass('messages') AND NOT (contype = 'p' AND name = 'messages')
+            -- partitioning gives them another key
+            AND confrelid <> to_regclass('messages') AND NOT (contype = 'p' AND name IN ('messages', 'message_vectors'))
     UNION ALL SELECT 'index ' || name || ' ' || pg_get_indexdef(indexrelid)
         FROM ours JOIN pg_index ON indrelid = ours.oid
         WHERE NOT EXISTS (SELECT 1 FROM pg_constraint WHERE conindid = indexrelid)

@@ -96,7 +96,7 @@ def _candidates(spaces: tuple[EmbeddingSpace | None, ...]) -> TextClause:
         facts(f"message_cues WHERE message_id = ANY({these})", id="message_id", asks="asks", flags="flags"),
         *(
             facts(
-                f"message_vectors WHERE {in_space(space)} AND message_id = ANY({these})",
+                f"message_vectors WHERE {in_space(space)} AND message_id = ANY({these}) AND chat_id = :chat",
                 id="message_id",
                 **{f"cosine_{number}": cosine(space.questions, distance(space, query=f":query_{number}"))},
             )
@@ -118,7 +118,7 @@ def _candidates(spaces: tuple[EmbeddingSpace | None, ...]) -> TextClause:
         SELECT {_MESSAGE}, {answered("m")} AS answered, f.session, f.next, {_LENGTH} AS length, {_TERMS} AS terms,
             ARRAY[{cosines}] AS cosines, f.asks, f.flags, coalesce(f.affinity, 0) AS affinity
         FROM facts f
-        CROSS JOIN LATERAL (SELECT * FROM messages WHERE id = f.id OFFSET 0) m
+        CROSS JOIN LATERAL (SELECT * FROM messages WHERE id = f.id AND chat_id = :chat OFFSET 0) m
     """)
 
 

@@ -21,7 +21,7 @@ from pipeline.store.connections.statements import run
 from pipeline.store.jobs.jobs import LANE, LATER, LIVE
 from pipeline.store.messages import message_rows
 from pipeline.store.search import keyword_search
-from pipeline.store.search.vector_search import is_worth_an_index
+from pipeline.store.search.vector_search import TABLE_OF_CHAT, by_its_index
 from pipeline.store.sessions import session_rows
 from schemas.kinds import EMBED
 from schemas.sessions import Message
@@ -42,6 +42,7 @@ _WHO = f"""
             {membership.member_names(f"({_CHATS})")}) member))
     FROM ({membership.PRESENT}) present
 """
+_ACTIVE = "(SELECT id FROM embedding_spaces WHERE status = 'active')"
 _SPACE = ", ".join(f"s.{name}" for name in vectors.COLUMNS.split(", "))
 
 
@@ -57,10 +58,7 @@ def _statement(*, of_key: bool) -> TextClause:
                 {message_rows.newest(of_key=of_key)}) r) AS recent,
             (SELECT json_build_array({_SPACE}) FROM embedding_spaces s
                 WHERE status = 'active' AND to_regclass('message_vectors') IS NOT NULL) AS space,
-            (SELECT reltuples FROM pg_class WHERE oid = to_regclass('message_vectors')) AS everywhere,
-            (SELECT indisvalid FROM embedding_spaces s JOIN pg_index i
-                ON i.indexrelid = to_regclass('{vectors.OWNERS["message"].index_prefix}' || s.id)
-                WHERE status = 'active') AS is_indexed,
+            indexed.everywhere, indexed.is_indexed,
             CASE WHEN :remembers AND EXISTS (SELECT 1 FROM memories) THEN ({_WHO}) END AS who,
             CASE WHEN CAST(:of_key AS text) IS NOT NULL THEN (
                 SELECT sum(message_count) FROM conversation_sessions
@@ -75,6 +73,7 @@ def _statement(*, of_key: bool) -> TextClause:
         FROM (SELECT) always LEFT JOIN LATERAL (
             SELECT {CHAT_COLUMNS}, {LANE.format(lane="chat_id")} AS lane FROM chats WHERE chat_id = :chat) c ON true
         CROSS JOIN LATERAL ({session_rows.PEOPLE}) people
+        LEFT JOIN LATERAL ({TABLE_OF_CHAT.format(space=_ACTIVE)}) indexed ON true
     """)
 
 
@@ -200,7 +199,6 @@ def _snapshot(row: Row[Any], of_key: str | None) -> ChatSnapshot:
     columns = row._mapping
     chat = Chat(**{name: columns[name] for name in CHAT_COLUMNS.split(", ")})
     space = vectors.as_space(zip(vectors.COLUMNS.split(", "), row.space, strict=True)) if row.space else None
-    worth_it = is_worth_an_index(chat.message_count, max(float(row.everywhere or 0), 0.0))
     return ChatSnapshot(
         chat=chat,
         people={name: Shared(*counts) for name, counts in (row.people or {}).items()},
@@ -211,7 +209,7 @@ def _snapshot(row: Row[Any], of_key: str | None) -> ChatSnapshot:
         logged=[(query, datetime.fromisoformat(at)) for query, at in row.logged or ()],
         recent=[_said(values) for values in row.recent or ()],
         space=space,
-        indexed=space is not None and worth_it and bool(row.is_indexed),
+        indexed=space is not None and by_its_index(chat.message_count, row.everywhere, row.is_indexed),
         size=chat.message_count if of_key is None else int(row.of_key or 0),
         present=None if row.who is None else Present(*row.who[0]),
         members=[Member(*values) for values in (row.who and row.who[1]) or ()],

@@ -98,7 +98,8 @@ def _by_meaning(space: EmbeddingSpace | None, limits: SessionLimits) -> str:
             SELECT s.id, max(cosine) AS cosine FROM (
                 SELECT message_id, cosine FROM near_messages
                 ORDER BY cosine DESC, sent_at DESC FETCH FIRST {int(limits.nearest)} ROWS WITH TIES) near
-            CROSS JOIN LATERAL (SELECT session_key, sent_at FROM messages WHERE id = near.message_id OFFSET 0) m
+            CROSS JOIN LATERAL (SELECT session_key, sent_at FROM messages
+                WHERE id = near.message_id AND chat_id = :chat OFFSET 0) m
             CROSS JOIN LATERAL (
                 SELECT id FROM conversation_sessions WHERE chat_id = :chat AND session_key = m.session_key
                     AND status <> 'merged' AND started_at <= m.sent_at ORDER BY started_at DESC LIMIT 1) s

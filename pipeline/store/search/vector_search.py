@@ -12,13 +12,13 @@ from typing import Any
 
 from sqlalchemy import Connection, TextClause, text
 
-from pipeline.store import vector_spaces, vectors
+from pipeline.store import vectors
 from pipeline.store.connections.statements import run
 from pipeline.store.search.filters import Scope
 from pipeline.store.vectors import cosine, distance, halved, in_space
 from schemas.vectors import EmbeddingSpace, Vector, VectorSearch
 
-# HNSW is faster above this many vectors in scope, if they are more than a tenth of all in the space.
+# HNSW is faster above this many vectors in scope, if they are more than a tenth of their table or partition.
 EXACT_UP_TO = 20_000
 TIMES_AS_MANY = 10
 # Vectors looked at beyond a limit, so that of equally near messages of one instant all are found, or none: otherwise
@@ -27,7 +27,12 @@ MAX_EQUALS = 200
 # Vectors requested from the index, as a multiple of those needed: some are further chunks of one message.
 EFFORT = 2
 
-_EVERYWHERE = text("SELECT reltuples FROM pg_class WHERE oid = to_regclass(:table)")
+TABLE_OF_CHAT = f"""
+    SELECT c.reltuples AS everywhere, i.indisvalid AS is_indexed
+    FROM pg_class c LEFT JOIN pg_index i ON i.indexrelid = to_regclass(c.oid::regclass || '_space_' || {{space}})
+    WHERE c.oid = {vectors.table_of(":chat")}
+"""
+"""SQL, with `space` for the id of a space, of the rows of the table that has a chat's vectors, and of its index."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +89,9 @@ def exactly(space: EmbeddingSpace, limit: int | None = None, *, of_key: bool) ->
     """
 
 
+_TABLE_OF_CHAT = text(TABLE_OF_CHAT.format(space=":space"))
+
+
 @lru_cache(maxsize=16)
 def _nearest(space: EmbeddingSpace, *, of_key: bool, indexed: bool) -> TextClause:
     near = by_index(space) if indexed else exactly(space, of_key=of_key)
@@ -123,8 +131,8 @@ def nearest(
     """Return the `limit` messages of a scope nearest to the query; `messages`: how many the chat has."""
     values = {**scope.parameters(), "query": halved(query), "limit": limit}
     of_key = scope.session_key is not None
-    worth_it = not of_key and is_worth_an_index(messages, everywhere(connection, "message"))
-    indexed = worth_it and bool(vector_spaces.is_indexed(connection, "message", space))
+    table = run(connection, _TABLE_OF_CHAT, chat=scope.chat_id, space=space.id).one_or_none()
+    indexed = not of_key and table is not None and by_its_index(messages, *table)
     return as_hits(
         run(connection, _nearest(space, of_key=of_key, indexed=indexed), **values).all(), indexed=indexed
     )
@@ -164,7 +172,6 @@ def is_worth_an_index(searched: float, everywhere: float) -> bool:
     return searched > EXACT_UP_TO and searched * TIMES_AS_MANY > everywhere
 
 
-def everywhere(connection: Connection, kind: str) -> float:
-    """Estimate how many vectors of a kind of owner there are, of all tenants and spaces."""
-    table = vectors.OWNERS[kind].table
-    return max(float(connection.scalar(_EVERYWHERE, {"table": table}) or 0), 0.0)
+def by_its_index(messages: int, everywhere: float | None, is_indexed: bool | None) -> bool:
+    """Tell whether a chat of `messages` is searched by an index, given the row of `TABLE_OF_CHAT`."""
+    return bool(is_indexed) and is_worth_an_index(messages, everywhere or 0.0)
