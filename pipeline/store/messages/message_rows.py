@@ -21,13 +21,20 @@ _NUMBER = """
     CASE WHEN {0}external_id ~ '(^|/)[0-9]+$' THEN CAST(substring({0}external_id FROM '[0-9]+$') AS numeric) ELSE -1 END
 """
 _ORDER = f"{{0}}sent_at, {{0}}position, {_NUMBER}, {{0}}id"
-ORDER = _ORDER.format("")
-NEWEST_FIRST = ORDER.replace(", ", " DESC, ") + " DESC"
 
 
 def place_of(message: str) -> str:
     """Return SQL of what `ORDER` compares, of one of two messages."""
     return _ORDER.format(f"{message}.")
+
+
+def newest_first(order: str) -> str:
+    """Return the reverse of an order."""
+    return order.replace(", ", " DESC, ") + " DESC"
+
+
+ORDER = _ORDER.format("")
+NEWEST_FIRST = newest_first(ORDER)
 
 
 def waits(message: str) -> str:

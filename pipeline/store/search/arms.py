@@ -31,9 +31,10 @@ _NONE_NEAR = """near_messages AS (
         0 AS mean, 0 AS compared WHERE false)"""
 
 _WORDS_OF_PIECE = "tsvector_to_array(words_of(:language, piece.content))"
+_NEWEST_FIRST = message_rows.newest_first(message_rows.place_of("m"))
 _PIECES = f"""
     SELECT json_agg(json_build_array(piece.place - 1, m.id, m.content)
-        ORDER BY piece.place, CAST(hit.score AS float8) DESC, {message_rows.NEWEST_FIRST})
+        ORDER BY piece.place, CAST(hit.score AS float8) DESC, {_NEWEST_FIRST})
     FROM unnest(CAST(:pieces AS text[])) WITH ORDINALITY AS piece (content, place)
     CROSS JOIN LATERAL {keyword_search.search(_WORDS_OF_PIECE, ":pieces_read", most=":pieces_most")} found
     CROSS JOIN LATERAL jsonb_each_text(found.scores) AS hit (id, score)
