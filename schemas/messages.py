@@ -20,6 +20,7 @@ MAX_TITLE_CHARS = 500
 MAX_QUERY_CHARS = 8000
 MAX_METADATA_BYTES = 16 * 1024
 MAX_METADATA_DEPTH = 8
+MAX_POSITION = 2**31 - 1
 MAX_BATCH = 1000
 """Messages in one request or one payload task."""
 MAX_BATCH_BYTES = 8 * 1024 * 1024
@@ -220,7 +221,7 @@ class MessageIn(Closed):
     content: Content
     sent_at: SaidAt
     """The sender's time."""
-    position: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
+    position: Annotated[int, Field(ge=0, le=MAX_POSITION)] = 0
     """Orders messages of the same time, such as the parts of a long answer. Without it they are ordered by
     their ids, if these are numbers, else as they are sent."""
     agent_id: IdOrEmpty | None = None

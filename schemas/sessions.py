@@ -33,10 +33,7 @@ def is_named(session_key: str) -> bool:
 
 
 class Stamp(NamedTuple):
-    """A message's position in its chat; tuples compare in the order of the chat, and decide between equals.
-
-    An export states positions that keep this order where the messages are stored in another one.
-    """
+    """A message's position in its chat; tuples compare in the order of the chat, and decide between equals."""
 
     sent_at: datetime
     position: int

@@ -5,8 +5,7 @@ One short transaction stores the messages, records their arrival, and enqueues t
 
 import json
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -42,7 +41,7 @@ from schemas.messages import (
     MessageIn,
     clean_text,
 )
-from schemas.sessions import key_of, number_of
+from schemas.sessions import key_of
 from schemas.settings import Settings
 
 RECENT = timedelta(days=1)
@@ -301,24 +300,12 @@ def _put_step_by_step(
 
 def _unique(messages: Sequence[MessageIn]) -> dict[str, MessageIn]:
     """Return one message for each id: which duplicate wins must not depend on the database."""
-    return {message.external_id: _as_stored(message) for message in _numbered(messages)}
+    return {message.external_id: _as_stored(message) for message in messages}
 
 
 def _sizes(messages: Sequence[MessageIn]) -> dict[str, int]:
     """Estimate the tokens of each text; call it before a transaction begins, which would stay open meanwhile."""
     return {message.content: estimate_tokens(message.content) for message in messages}
-
-
-def _numbered(messages: Sequence[MessageIn]) -> Iterator[MessageIn]:
-    """Number messages of the same time in list order, unless a position or the id orders them."""
-    seen: Counter[datetime] = Counter()
-    for message in messages:
-        if "position" in message.model_fields_set or number_of(message.external_id) >= 0:
-            yield message
-            continue
-        position = seen[message.sent_at]
-        seen[message.sent_at] += 1
-        yield message.model_copy(update={"position": position}) if position else message
 
 
 def _as_stored(message: MessageIn) -> MessageIn:

@@ -9,8 +9,8 @@ from typing import Any
 
 from pipeline.platforms import contents, fields, kinds
 from pipeline.platforms.records import Event, MemberChange, NewChatId, ReadMessage, Skipped
-from pipeline.platforms.telegram_export import MAX_POSITION, poll_text
-from schemas.messages import FORWARDED, ChatIn, ChatKind
+from pipeline.platforms.telegram_export import poll_text
+from schemas.messages import FORWARDED, MAX_POSITION, ChatIn, ChatKind
 
 KINDS, UPDATES = kinds.load("telegram_bot"), kinds.load("telegram_updates")
 _MESSAGES = ("message", "channel_post", "business_message", "guest_message")
@@ -162,7 +162,7 @@ def _record(raw: dict[str, Any], where: str, chat: ChatIn, *, is_own: bool) -> R
         sender_name=fields.name_of(sender.get("title")) or _name(sender),
         role="assistant" if by_bot else "user",
         sent_at=raw.get("date"),
-        position=int(external_id) % MAX_POSITION if external_id.isdecimal() else 0,
+        position=int(external_id) % (MAX_POSITION + 1) if external_id.isdecimal() else 0,
         # what stands in a topic answers its beginning
         reply_to=None if answered is None or answered == topic else answered,
         thread=topic,

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from pipeline.platforms import contents, fields, json_stream, kinds
 from pipeline.platforms.platform import ExportFormat, Shape
 from pipeline.platforms.records import NO_TEXT, Broken, ImportOptions, Notice, Parsed, Skipped, Times
-from schemas.messages import FORWARDED, ChatIn, ChatKind
+from schemas.messages import FORWARDED, MAX_POSITION, ChatIn, ChatKind
 
 # one chat's export has its messages at the top; that of all has a list of chats, and one of chats left
 _LISTS = {
@@ -39,7 +39,6 @@ _MEDIA_TYPES = {
     "voice_message": "audio",
     "audio_file": "audio",
 }
-MAX_POSITION = 2**31
 """Positions are message ids below this number: they order the messages of one second."""
 _KINDS, _ACTIONS = kinds.load("telegram"), kinds.load("telegram_service")
 
@@ -180,7 +179,7 @@ class _TelegramReader:
                 role="assistant" if sender is not None and sender == self._bot else "user",
                 sent_at=self._sent_at(raw),
                 # ids rise with time and are the same in every export: the order within one second
-                position=own_id % MAX_POSITION,
+                position=own_id % (MAX_POSITION + 1),
                 reply_to=reply_to,
                 thread=thread,
             )

@@ -204,6 +204,8 @@ def listing(
     Raises `NotFound` for its unknown chat, and `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
+        if chat_id is not None and (chat := chats.get_current(connection, chat_id)) is not None:
+            chat_id = chat.chat_id
         rows = log_rows.listing(connection, chat_id, limit, after)
         logged = [LoggedContext.model_validate(row._mapping) for row in rows]
         if not database.only_chats:

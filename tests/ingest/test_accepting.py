@@ -12,8 +12,9 @@ from pipeline.erasure import edits
 from pipeline.ingest import accept as ingest
 from pipeline.ingest.accept import Accepted
 from pipeline.store.connections.database import Database
+from pipeline.store.messages import message_rows
 from pipeline.text.fencing import CLOSE, OPEN
-from schemas.messages import ChatIn
+from schemas.messages import MAX_POSITION, ChatIn
 from tests.conftest import SESSION_POLICY, TENANT, message
 from tests.harness.pipeline import rows
 from tests.waiting import ended, until
@@ -21,10 +22,19 @@ from tests.waiting import ended, until
 CHAT = ChatIn(chat_id="test:house")
 
 
-def test_messages_of_one_moment_are_numbered_unless_something_else_orders_them() -> None:
-    given = [message(0, id=name) for name in ("z", "0", "a", "7")]
-    given += [message(0, id="b", position=9), message(1, id="c"), message(0, id="d")]
-    assert [said.position for said in ingest._unique(given).values()] == [0, 0, 1, 0, 9, 0, 2]
+def test_messages_of_one_moment_are_in_the_order_in_which_they_came_unless_something_else_orders_them(
+    database: Database,
+) -> None:
+    for given in (
+        [message(0, id="z"), message(0, id="7"), message(0, id="0"), message(0, id="a")],
+        [message(0, id="b", position=MAX_POSITION - 1), message(1, id="c"), message(0, id="d")],
+        [message(0, id="a"), message(0, id="f")],
+        [message(0, id="e")],
+    ):
+        ingest.accept(database, TENANT, CHAT, given)
+    with database.tenant(TENANT) as connection:
+        newest = message_rows.recent(connection, CHAT.chat_id, 100)
+    assert [said.external_id for said in newest[::-1]] == [*"z07adbfec"]
 
 
 CALLS = {"tool_calls": [{"name": "now", "args": {}}]}

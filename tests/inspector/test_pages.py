@@ -110,6 +110,9 @@ def test_the_query_log_is_on_each_chats_clock_and_tells_the_forgotten_from_the_e
         )
     with logged_in(api) as client:
         log = client.get("/inspect/queries", params={"chat_id": CHAT}).text
+        # an emptied field chooses all
+        for path in ("/inspect/queries", "/inspect/ask"):
+            assert client.get(path, params={"chat_id": ""}).status_code == 200
     # in Lisbon it was half past eleven
     assert log.count("2026-05-30 23:30") == 2
     assert log.count(">forgotten since<") == log.count(">empty<") == 1

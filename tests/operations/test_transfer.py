@@ -99,15 +99,11 @@ def live(client: httpx.Client, workers: Workers, repeats: int = 4) -> None:
         described = {"chat_id": chat, "kind": kind, "title": f"T {chat}", "time_zone": "Europe/Berlin"}
         for part in (said(chat, repeats)[:9], said(chat, repeats)[9:]):
             ok(client.post("/v1/messages", json={"chat": described, "messages": part}))
-    for name in ("wamid.b", "wamid.a", "wamid.c"):
-        # of one second, one after the other
-        one = {
-            "external_id": name,
-            "sender_id": "telegram:7",
-            "content": f"{name} 来ました",
-            "sent_at": START + 99,
-        }
-        ok(client.post("/v1/messages", json={"chat": DIRECT, "messages": one}))
+    for names in (["wamid.b", "wamid.d"], ["wamid.a"], ["wamid.e", "wamid.c"]):
+        # of one second, some of them at once
+        common = {"sender_id": "telegram:7", "content": "来ました", "sent_at": START + 99}
+        some = [common | {"external_id": name} for name in names]
+        ok(client.post("/v1/messages", json={"chat": DIRECT, "messages": some}))
     ok(client.post("/v1/messages", json={"chat": OLD, "messages": said(GARDEN, 1)[:2]}))
     workers.finish()
     ok(client.post(f"/v1/chats/{OLD}/rename", json={"to": GARDEN}))
@@ -226,6 +222,7 @@ def test_a_tenant_goes_out_and_comes_in_elsewhere_with_the_same_rows_and_context
     twice = run("import", path, "--tenant", COPY, "--json").json
     workers.finish()
     assert (twice["new"], twice["broken"]) == (0, 0)
+    assert twice["taken"]["sessions"]["new"] == 0
     (unnamed, _) = differing(database)
     assert json.loads(unnamed)["row"] == {"chat_id": GARDEN, "moderates": False, "sender_id": ""}
 

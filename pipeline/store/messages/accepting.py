@@ -28,8 +28,8 @@ from schemas.errors import Retryable
 from schemas.kinds import INGEST
 from schemas.languages import AUTO
 from schemas.masking import MASKED
-from schemas.messages import ChatIn, MessageIn
-from schemas.sessions import key_of
+from schemas.messages import MAX_POSITION, ChatIn, MessageIn
+from schemas.sessions import key_of, number_of
 
 AHEAD = timedelta(minutes=5)
 """How far a sender's clock may run ahead; a later message counts as sent when it came."""
@@ -74,12 +74,17 @@ _PUT = f"""
         RETURNING external_id, sender_id, content, token_count, edited_at, original_bytes
     ), given AS (
         SELECT m.*, allowed.language, edits.edited_at, coalesce(edits.content, m.said) AS content,
+            CASE WHEN follows THEN least({MAX_POSITION}, coalesce((
+                SELECT max(position) FROM messages s WHERE s.chat_id = %(chat)s AND s.sent_at = m.sent_at), -1)
+                + row_number() OVER (PARTITION BY sent_at, follows ORDER BY number)) ELSE position END AS place,
             coalesce(edits.token_count, m.tokens) AS token_count, sent_at > now() + {_AHEAD} AS ahead,
             CASE WHEN edits.content IS NULL THEN metadata ELSE {sized("metadata", "edits.original_bytes")} END AS kept
-        FROM jsonb_to_recordset(%(messages)s) AS m (
+        FROM ROWS FROM (jsonb_to_recordset(%(messages)s) AS (
             external_id text, sender_id text, sender_name text, role text, said text, sent_at timestamptz,
-            position integer, agent_id text, session_key text, metadata jsonb, tokens integer, reply_to text,
-            thread text)
+            position integer, follows boolean, agent_id text, session_key text, metadata jsonb, tokens integer,
+            reply_to text, thread text)) WITH ORDINALITY AS m (
+            external_id, sender_id, sender_name, role, said, sent_at, position, follows, agent_id, session_key,
+            metadata, tokens, reply_to, thread, number)
         CROSS JOIN allowed LEFT JOIN LATERAL (
             SELECT * FROM edits e WHERE e.external_id = m.external_id AND e.sender_id IN ('', m.sender_id)
             ORDER BY e.edited_at DESC LIMIT 1) AS edits ON true
@@ -87,7 +92,7 @@ _PUT = f"""
         INSERT INTO messages (tenant_id, chat_id, external_id, session_key, sender_id, sender_name, agent_id,
             role, content, token_count, sent_at, position, edited_at, revision, language, metadata, reply_to, thread)
         SELECT %(tenant)s, %(chat)s, external_id, session_key, sender_id, sender_name, agent_id,
-            role, content, token_count, CASE WHEN ahead THEN now() ELSE sent_at END, position, edited_at,
+            role, content, token_count, CASE WHEN ahead THEN now() ELSE sent_at END, place, edited_at,
             CASE WHEN edited_at IS NULL THEN 1 ELSE 2 END, language,
             CASE WHEN ahead THEN kept || jsonb_build_object('original_sent_at', sent_at) ELSE kept END,
             nullif(reply_to, ''), nullif(thread, '')
@@ -203,6 +208,8 @@ def _values(
             **message.model_dump(mode="json", exclude=_ELSEWHERE),
             "session_key": key_of(message.session_key, message.thread),
             "said": message.content,
+            # neither a position nor a number orders it among messages of the same time, so it comes after them
+            "follows": "position" not in message.model_fields_set and number_of(message.external_id) < 0,
             "tokens": tokens,
         }
         for message, tokens in messages

@@ -8,7 +8,6 @@ from psycopg.types.json import Jsonb
 from sqlalchemy import Connection, Row, text
 
 from pipeline.store.connections.statements import column, run
-from pipeline.store.messages.message_rows import ORDER
 from schemas.sessions import THREAD
 
 
@@ -157,12 +156,8 @@ PARTS = {
     ),
 }
 """In the order in which they are written, and may be read: each needs those before it."""
-# Messages of one instant may be in the order in which they came, which nothing else tells elsewhere.
-_POSITION = f"""(SELECT CASE WHEN equals > 1 THEN turn - 1 ELSE t.position END FROM (
-    SELECT id, row_number() OVER (ORDER BY {ORDER}) AS turn, count(*) OVER () AS equals FROM messages
-    WHERE chat_id = t.chat_id AND sent_at = t.sent_at) AS instant WHERE instant.id = t.id)"""
 _MESSAGE = f"""jsonb_build_object('chat_id', t.chat_id, 'external_id', t.external_id, 'sender_id', t.sender_id,
-    'sender_name', t.sender_name, 'role', t.role, 'content', t.content, 'sent_at', t.sent_at, 'position', {_POSITION},
+    'sender_name', t.sender_name, 'role', t.role, 'content', t.content, 'sent_at', t.sent_at, 'position', t.position,
     'agent_id', t.agent_id, 'reply_to', t.reply_to, 'thread', t.thread, 'metadata', t.metadata,
     'session_key', CASE WHEN starts_with(t.session_key, '{THREAD}') THEN '' ELSE t.session_key END)"""
 
@@ -223,7 +218,7 @@ _PUT_SESSIONS = text(f"""
     FROM n
     WHERE s.chat_id = n.chat_id AND s.session_key = n.session_key AND s.started_at = n.started_at
         AND s.ended_at = n.ended_at AND s.message_count = n.message_count AND s.status <> 'merged'
-        AND s.summary_text IS NULL
+        AND s.summary_text IS NULL AND (n.summary_text IS NOT NULL OR s.facts_model IS NULL)
     RETURNING s.id
 """)
 

@@ -21,7 +21,7 @@ from schemas.context import PROFILE_PURPOSES, Context, Explanation, Hit, LoggedC
 from schemas.errors import NotFound
 from schemas.listing import ChatSummary, QueryFilter, SessionSpan
 from schemas.memories import certainty
-from schemas.messages import MAX_QUERY_CHARS, Id
+from schemas.messages import MAX_QUERY_CHARS, Id, IdOrEmpty
 from schemas.payloads import ContextQuery, parse_payload
 from workers.api.inspector.chat_pages import LATEST, ROWS
 from workers.api.inspector.pages import ASSETS, MAX_FORM_BYTES, TEMPLATES, Form, PageRoute, page
@@ -138,7 +138,7 @@ class QuestionForm(Closed):
     # a form takes up to twelve bytes for a character
     form_bytes: ClassVar[int] = MAX_FORM_BYTES + 12 * MAX_QUERY_CHARS
 
-    chat_id: Id | None = None
+    chat_id: IdOrEmpty | None = None
     query: Annotated[str, Field(max_length=MAX_QUERY_CHARS)] = ""
     user_id: Id | None = None
     profile: str = "balanced"
@@ -159,18 +159,24 @@ def get_ask(request: Request, api: Api, tenant: Tenant, form: Annotated[Question
 def post_ask(request: Request, api: Api, tenant: Tenant, form: Form[QuestionForm]) -> Response:
     """Build a context as a bot would get it, without recording it, and explain it."""
     with api.database.tenant(tenant) as connection:
-        chat = lookup.find_chat(connection, form.chat_id)
+        chat = lookup.find_chat(connection, form.chat_id or None)
         choices = chats.names(connection, CHOICES)
     values = _explained(api, tenant, chat, form)
     return page(request, "ask", form=form, profiles=PROFILE_PURPOSES, chats=choices, chat=chat, **values)
 
 
+class QueryChoice(QueryFilter):
+    """The parameters of the query log; an empty field chooses all chats."""
+
+    chat_id: IdOrEmpty | None = None
+
+
 @router.get("/queries")
 def get_queries(
-    request: Request, api: Api, tenant: Tenant, wanted: Annotated[QueryFilter, Query()]
+    request: Request, api: Api, tenant: Tenant, wanted: Annotated[QueryChoice, Query()]
 ) -> Response:
     """List the contexts that were served, latest first."""
-    rows = query_log.listing(api.database, tenant, wanted.chat_id, ROWS, wanted.after)
+    rows = query_log.listing(api.database, tenant, wanted.chat_id or None, ROWS, wanted.after)
     with api.database.tenant(tenant) as connection:
         choices = chats.names(connection, CHOICES)
         asked = chats.names(connection, ROWS, list({row.chat_id for row in rows}))
