@@ -1,7 +1,7 @@
 """Find the participants that a question names: by their whole names and handles, or by a part that is a name there."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
@@ -127,6 +127,23 @@ class _Word(NamedTuple):
     folded: str
 
 
+def _elided(word: str) -> int:
+    """Return how many characters of another word are joined with it, as in "d'Olivier" or "dell'Anna".
+
+    >>> [word[_elided(word):] for word in ("d'Olivier", "O'Brien", "qu’Anne", "Ann's")]
+    ['Olivier', "O'Brien", 'Anne', "Ann's"]
+    """
+    before, _, after = word.replace("’", "'").partition("'")
+    return len(before) + 1 if before.islower() and after[:1].isupper() else 0
+
+
+def _words_of(text: str) -> Iterator[_Word]:
+    for match in _WORD.finditer(text):
+        start = match.start() + _elided(match[0])
+        word = text[start : match.end()]
+        yield _Word(start, match.end(), word, key(word.lstrip("@")))
+
+
 def find(text: str, people: Iterable[str], language: str = "english") -> Named:
     """Find the participants that a text names, by their display names and handles.
 
@@ -135,10 +152,7 @@ def find(text: str, people: Iterable[str], language: str = "english") -> Named:
     """
     naming = naming_of(language)
     people = list(dict.fromkeys(filter(None, map(str.strip, people))))
-    words = [
-        _Word(match.start(), match.end(), match[0], key(match[0].lstrip("@")))
-        for match in _WORD.finditer(text)
-    ]
+    words = list(_words_of(text))
     hits = _Hits()
     _add_whole_names(words, people, naming, hits)
     _add_parts(text, words, people, naming, hits)
@@ -154,7 +168,7 @@ def names_and_handles(text: str, people: Iterable[str], handles: Iterable[str], 
     >>> sorted(names_and_handles("What does Ann's brother owe @ben.k?", people, handles, "english"))
     ['Ann Lee', 'ben.k']
     """
-    words = {key(match[0].lstrip("@")) for match in _WORD.finditer(text)}
+    words = {word.folded for word in _words_of(text)}
     words |= {without_possessive(word) for word in words}
     by_handle = {handle for handle in handles if key(handle.lstrip("@")) in words}
     return by_handle.union(find(text, people, language).shares)
@@ -180,7 +194,7 @@ def _add_whole_names(words: Sequence[_Word], people: Sequence[str], naming: Nami
     """Add whole names, the longest first, and handles."""
     of_words: dict[tuple[str, ...], list[str]] = {}
     for person in people:
-        parts = tuple(key(match[0].lstrip("@")) for match in _WORD.finditer(person))
+        parts = tuple(word.folded for word in _words_of(person))
         if 0 < len(parts) <= _MAX_WORDS:
             for spelled in dict.fromkeys((parts, tuple(map(without_accents, parts)))):
                 of_words.setdefault(spelled, []).append(person)
@@ -208,7 +222,7 @@ def _add_parts(text: str, words: Sequence[_Word], people: Sequence[str], naming:
     first: set[str] = set()
     spelling: dict[str, str] = {}
     for person in people:
-        parts = [part for part in _PART.findall(person) if len(part) > 1]
+        parts = [part[_elided(part) :] for part in _PART.findall(person) if len(part) > 1]
         for number, part in enumerate(parts):
             for spelled in _spelled(part):
                 spelling[spelled] = part
