@@ -42,7 +42,6 @@ def test_what_is_asked_of_an_event_is_compared_without_the_event(
 ) -> None:
     request = parsed(filled, settings, "Who paid for the plumber before the boat trip?")
     request = refine.embed(filled, TENANT, request, DeterministicEmbedder(), Stopwatch())
-    assert request.undated_event is None
     assert request.embedded is not None
     assert request.embedded[1] == DeterministicEmbedder().embed_query("Who paid for the plumber?")
 
