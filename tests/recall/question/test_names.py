@@ -106,6 +106,7 @@ def test_a_name_that_is_a_word_counts_where_it_is_written_as_a_name() -> None:
         ("italian", ["Rosa", "Gino"], "la rosa è di Gino?", {"Gino"}),
         ("polish", ["Anna Nowak", "Marek"], "co mówiłaś Annie o piecu?", {"Anna Nowak"}),
         ("russian", ["Анна", "Иван Петров"], "что Анне подарили?", {"Анна"}),
+        ("english+russian", ["Анна", "Иван Петров"], "что Анне подарили?", {"Анна"}),
         ("turkish", ["Elif", "Deniz Kaya"], "Elif'in arabası nerede?", {"Elif"}),
         # where no letter is a capital
         ("german", ["ليلى حسن", "Ben"], "Was hat ليلى gesagt?", {"ليلى حسن"}),
