@@ -57,8 +57,8 @@ class ParsedEvent:
     mention: Mention
     # the description of each of `mention.events`, parsed as a question
     described: Sequence[tuple[Question, QueryTerms]]
-    # the question without the event; None if nothing is left
-    rest: str | None
+    # the question without the event; empty if nothing is left
+    rest: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,10 +175,8 @@ def for_context(connection: Connection, query: ContextQuery, settings: Settings)
     parameters = parameters_of(query, settings)
     # the newest may be the question itself
     recent = 1
-    if query.include_history and parameters.history_tokens:
+    if query.include_history:
         recent = min(max(RECENT_READ, parameters.history_tokens // SHORT_MESSAGE_TOKENS), MAX_RECENT)
-    elif query.include_history:
-        recent = conversation.MAX_MESSAGES_READ
     texts = [query.query, *query.queries]
     snapshot = chat_snapshot.read(
         connection,
@@ -299,7 +297,7 @@ def _parsed(
         event=ParsedEvent(
             mention=mention,
             described=[(event, terms(event.content)) for event in described],
-            rest=parsed(mention.rest).content if mention.rest else None,
+            rest=parsed(mention.rest).content,
         )
         if mention
         else None,

@@ -87,6 +87,10 @@ def test_an_event_is_not_taken_for_one_that_is_hardly_talked_about_or_done_again
     assert told() is None
     often = hit("a walk"), hit("a walk again", days=MAX_SPREAD.days + 1, score=2 * BEST_SCORE_SHARE)
     assert told(*often) is None
+    # one in four off topic is no recurrence, two in five are
+    once, elsewhere = hit("a walk"), hit("a walk long ago", days=-MAX_SPREAD.days - 1)
+    assert told(once, once, once, elsewhere) is not None
+    assert told(once, once, once, elsewhere, elsewhere) is None
     assert told(hit("we walked", words=MIN_WORDS_SHARE - 0.01)) is None
     assert told(hit("we walked", words=MIN_WORDS_SHARE)) is not None
 

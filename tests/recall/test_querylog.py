@@ -1,8 +1,10 @@
 """What was asked and shown is recorded, as far as it may be, and answers are kept with it."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.erasure import forget
@@ -11,6 +13,7 @@ from pipeline.memories.statements import remember
 from pipeline.people import suppression
 from pipeline.recall import query_log
 from pipeline.store.connections.database import Database
+from pipeline.store.erasure import suppression as suppression_list
 from pipeline.store.search import query_log as store
 from schemas.context import AnswerIn, Context, LoggedContext
 from schemas.errors import InvalidInput, NotFound
@@ -22,6 +25,7 @@ from tests.conftest import TENANT, Templates, message
 from tests.harness.pipeline import embed_all, forget_all, place, rows, run, summarizer
 from tests.harness.refusals import as_owner
 from tests.recall import asking
+from tests.waiting import SECONDS, until
 
 CHAT = ChatIn(chat_id="test:house")
 ANN = "test:ann"
@@ -147,6 +151,30 @@ def test_answers_are_remembered_by_a_setting_or_the_bots_wish(talked: Database, 
         query_log.report(talked, TENANT, "ctx_none", AnswerIn(answer="E41."), settings)
     with pytest.raises(InvalidInput, match="user_id"):
         report(talked, settings, ask(talked, settings, user_id=None), remember=True)
+
+
+@pytest.mark.parametrize("is_reported", [False, True])
+def test_no_answer_is_remembered_while_its_chat_is_being_forgotten(
+    talked: Database, settings: Settings, is_reported: bool
+) -> None:
+    context = ask(talked, settings)
+    if is_reported:
+        report(talked, settings, context)
+
+    def is_remembered() -> bool:
+        if not is_reported:
+            return report(talked, settings, context, remember=True)[1]
+        with talked.tenant(TENANT) as connection:
+            return query_log.remember_reported(connection, TENANT, context.context_id) is not None
+
+    with ThreadPoolExecutor(1) as pool:
+        with talked.tenant(TENANT) as connection:
+            suppression_list.lock(connection, TENANT, CHAT.chat_id, exclusive=True)
+            remembering = pool.submit(is_remembered)
+            waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'")
+            until(lambda: remembering.done() or connection.scalar(waiting), "it waits")
+            assert not remembering.done()
+        assert remembering.result(SECONDS)
 
 
 def test_what_was_recalled_is_cut_out_of_an_answer(talked: Database, settings: Settings) -> None:

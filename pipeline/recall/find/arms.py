@@ -212,6 +212,4 @@ def _shares(request: Request, limit: int) -> list[tuple[QueryTerms, int]]:
 
 def _within_scope(request: Request) -> MessageFilter:
     """Return the request's filter, narrowed to its session key."""
-    if request.session_key is None:
-        return request.filter
     return replace(request.filter, session_key=request.session_key)

@@ -140,7 +140,5 @@ class Questions:
         first = bisect_left(self.logged, sent_at - ABOUT_THEN, key=_TIME)
         last = bisect_right(self.logged, sent_at + ABOUT_THEN, key=_TIME)
         # most messages are of another time than any question, so only these few are normalized
-        about_then = (question for _, question in self.logged[first:last])
-        return first < last and said(text, self.language, self.names) in {
-            said(question, self.language) for question in about_then
-        }
+        about_then = {said(question, self.language) for _, question in self.logged[first:last]}
+        return bool(about_then) and said(text, self.language, self.names) in about_then

@@ -1,6 +1,7 @@
 """What each arm finds that no other would, in a chat of 600 messages: a bot's author relies on the answer alone."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
@@ -8,8 +9,9 @@ import pytest
 
 from pipeline.ingest import accept
 from pipeline.recall import search
-from pipeline.recall.find.arms import limits_of
+from pipeline.recall.find.arms import AMONG_PEOPLE, limits_of
 from pipeline.store.connections.database import Database
+from pipeline.store.search.chat_snapshot import Shared
 from schemas.context import Context, Hit
 from schemas.messages import ChatIn, MessageIn
 from schemas.search import SearchQuery
@@ -94,6 +96,11 @@ def test_the_larger_a_chat_the_more_of_its_sessions_are_looked_into() -> None:
     assert [each.sessions.looked_into for each in limits] == [8, 8, 8, 12, 12, 16]
     # nearly all of a small one is ranked
     assert limits[0].best > limits[-1].best > limits[1].best
+    # less of a large one by anybody, if the asker has people there
+    people = {"Ana": Shared(5, 5), "Ben": Shared(20, 5)}
+    for request, are_close in ((requested("?", messages=size), size == 20_000) for size in sizes):
+        known = replace(request.snapshot, people=people, sessions=80, asker="Ana")
+        assert (limits_of(replace(request, snapshot=known)) is AMONG_PEOPLE) is are_close
 
 
 def test_a_day_that_is_named_is_found_by_its_day(database: Database, settings: Settings) -> None:

@@ -150,6 +150,14 @@ def test_nothing_is_shown_that_has_little_to_do_with_the_question_however_large_
     assert len(lines(full, "memories")) == 2
 
 
+def test_a_match_stands_between_its_neighbours_and_blank_messages_take_no_place() -> None:
+    talk = [hit(n, f"note {n}", 0.0, terms={}) for n in (1, 2, 4, 5)] + [hit(3, "the boiler", 3.0)]
+    blank = [hit(n, " ", 4.0, session=2) for n in (11, 12)]
+    for reach, shown in ((1, ["note 2", "the boiler", "note 4"]), (0, ["the boiler"])):
+        found = assembled("what of the boiler?", [*blank, *talk], neighbours=reach, messages=1)
+        assert lines(found, "exchanges") == [f"Ann: {text}" for text in shown]
+
+
 # Summaries
 
 
@@ -209,6 +217,18 @@ def test_a_group_shows_its_best_sessions_by_their_messages_or_else_by_their_summ
     assert shown == {"1": None, "2": "exchanges", "3": "exchanges", "4": None}
     assert [found.text.count(each.summary) for each in sessions] == [1, 1, 1, 0]
     assert {each.id: each.reason for each in found.explain.dropped} == {"1": "covered", "4": "below_minimum"}
+
+
+def test_a_session_that_no_language_model_described_is_told_by_who_spoke_its_topics_and_quotations() -> None:
+    said = "Session of 2 March\nAnn: The rent is due.\nBob: hm.\nAnn: Rent and boiler are paid.\nBob: The boiler again."
+    rent = session(2, said, 2.0, participants=["Ann", "Bob"], topics=["rent", "boiler"])
+    nobody = session(3, said, 1.9)
+    found = assembled("what about the boiler?", sessions=[rent, nobody], profile="group")
+    window = "- 4 March 2026, 18:00–19:00"
+    assert lines(found, "exchanges") == [
+        f"{window} · Ann, Bob · rent, boiler\n  Ann: The rent is due.\n  Ann: Rent and boiler are paid.",
+        "- 5 March 2026, 18:00–19:00\n  Ann: The rent is due.\n  Bob: hm.",
+    ]
 
 
 def test_a_session_is_covered_only_where_messages_of_it_are_shown() -> None:

@@ -106,6 +106,7 @@ def test_a_name_that_is_a_word_counts_where_it_is_written_as_a_name() -> None:
         ("italian", ["Rosa", "Gino"], "la rosa è di Gino?", {"Gino"}),
         ("polish", ["Anna Nowak", "Marek"], "co mówiłaś Annie o piecu?", {"Anna Nowak"}),
         ("russian", ["Анна", "Иван Петров"], "что Анне подарили?", {"Анна"}),
+        ("english+russian", ["Анна", "Иван Петров"], "что Анне подарили?", {"Анна"}),
         ("turkish", ["Elif", "Deniz Kaya"], "Elif'in arabası nerede?", {"Elif"}),
         # where no letter is a capital
         ("german", ["ليلى حسن", "Ben"], "Was hat ليلى gesagt?", {"ليلى حسن"}),
@@ -113,10 +114,30 @@ def test_a_name_that_is_a_word_counts_where_it_is_written_as_a_name() -> None:
         ("hindi", ["आशा वर्मा", "Ben"], "आशा ने चाबी कहाँ रखी?", {"आशा वर्मा"}),
         ("chinese", ["李明", "王小红"], "李明什么时候来修锅炉", {"李明"}),
         ("japanese", ["佐々木健", "林太郎"], "佐々木さんと小林さんは?", {"佐々木健"}),
+        ("japanese", ["佐々木健", "佐々木"], "佐々木さんは?", {"佐々木"}),
     ],
 )
 def test_names_are_told_from_words(language: str, people: list[str], text: str, named: set[str]) -> None:
-    assert set(names.find(text, people, language).shares) == named
+    found = names.find(text, people, language)
+    assert set(found.shares) == named
+    assert len(found.names) == len(named)
+
+
+@pytest.mark.parametrize("people", [["Olek"], ["Olek Wolf"]])
+@pytest.mark.parametrize(
+    ("language", "text", "content"),
+    [
+        ("german", "Was hat Olek gesagt?", "Was hat gesagt?"),
+        # a noun, or a name, and so searched for as well
+        ("german", "Was hat der Olek gesagt?", "Was hat der Olek gesagt?"),
+        ("english", "what did the Olek say?", "what did the say?"),
+    ],
+)
+def test_where_nouns_have_capitals_one_with_an_article_stays_a_word(
+    people: list[str], language: str, text: str, content: str
+) -> None:
+    asked = read(text, [*people, "Ben"], language)
+    assert (asked.speakers, asked.content) == ({people[0]: 1}, content)
 
 
 def test_of_very_many_words_the_most_telling_are_looked_up() -> None:

@@ -37,6 +37,25 @@ def parsed(database: Database, settings: Settings, text: str) -> Request:
         return for_context(connection, query, settings)
 
 
+def test_what_is_asked_of_an_event_is_compared_without_the_event(
+    filled: Database, settings: Settings
+) -> None:
+    request = parsed(filled, settings, "Who paid for the plumber before the boat trip?")
+    request = refine.embed(filled, TENANT, request, DeterministicEmbedder(), Stopwatch())
+    assert request.embedded is not None
+    assert request.embedded[1] == DeterministicEmbedder().embed_query("Who paid for the plumber?")
+
+
+def test_the_times_that_a_stage_takes_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = iter((1.0, 1.25, 2.0, 2.5))
+    monkeypatch.setattr("pipeline.recall.request.monotonic", lambda: next(seconds))
+    stopwatch = Stopwatch()
+    for _ in range(2):
+        with stopwatch.timed("embed"):
+            pass
+    assert stopwatch.timings_ms == {"embed": 750.0}
+
+
 def test_a_provider_that_failed_is_asked_once_for_a_query(filled: Database, settings: Settings) -> None:
     # Given a question that needs vectors: of two events and of itself
     request = parsed(filled, settings, EVENT)

@@ -119,6 +119,22 @@ def test_times_are_open_to_the_side_that_a_question_leaves_open(asked: str, insi
     assert {hit.candidate.id for hit in found if hit.parts["date"] == pytest.approx(best)} == set(inside)
 
 
+def test_a_day_counts_whole_a_longer_time_less_and_a_message_of_five_days_later_half() -> None:
+    day, two, month = "on 5 March 2026", "from 5 to 6 March 2026", "in April 2026"
+    for time, days, fit in ((day, 3, 1), (day, 8.25, 0.5), (two, 3, 15 / 16), (month, 40, 15 / 44)):
+        said = candidate(1, sent_at=START + timedelta(days=days))
+        (found,) = ranked(f"the vet {time}?", [said], weights=Weights(date=1.0))
+        assert found.parts["date"] == pytest.approx(fit)
+
+
+def test_where_the_latest_is_asked_for_the_newest_counts_whole_and_the_oldest_nothing() -> None:
+    for count in (2, 3, 5):
+        talk = [candidate(n, session=n, place=0) for n in range(count)]
+        found = ranked("how is the boiler now?", talk, weights=Weights(latest=1.0))
+        for hit in found:
+            assert hit.parts["latest"] == pytest.approx(hit.candidate.id / (count - 1))
+
+
 WORDS = ["boiler", "marina", "job"]
 ASKED = [
     "boiler marina?",

@@ -56,6 +56,9 @@ def test_what_is_alike_gives_way_to_what_is_new() -> None:
     ]
     assert order(rank.diverse(hits, 0.7, rank.overlap)) == [1, 3, 2]
     assert order(rank.diverse(hits, 1.0, rank.overlap)) == [1, 2, 3]
+    # however little the best says
+    weak = [each._replace(score=each.score / 1000) for each in hits]
+    assert order(rank.diverse(weak, 0.7, rank.overlap)) == [1, 3, 2]
 
 
 TALKS = st.lists(
