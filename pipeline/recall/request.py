@@ -175,8 +175,10 @@ def for_context(connection: Connection, query: ContextQuery, settings: Settings)
     parameters = parameters_of(query, settings)
     # the newest may be the question itself
     recent = 1
-    if query.include_history:
+    if query.include_history and parameters.history_tokens:
         recent = min(max(RECENT_READ, parameters.history_tokens // SHORT_MESSAGE_TOKENS), MAX_RECENT)
+    elif query.include_history:
+        recent = conversation.MAX_MESSAGES_READ
     texts = [query.query, *query.queries]
     snapshot = chat_snapshot.read(
         connection,
