@@ -56,6 +56,8 @@ _AS_DESCRIBED = " AND ".join(
 _LANGUAGE_AS_DESCRIBED = f"""CASE WHEN CAST(%(language)s AS text) IS NULL THEN true
     WHEN %(language)s = '{AUTO}' THEN language_by IS DISTINCT FROM '{DECLARED}'
     ELSE language = %(language)s AND language_by = '{DECLARED}' END"""
+# Messages of one instant that one without a position comes after: more than are stored at once.
+_LATEST = 256
 _AHEAD = f"interval '{AHEAD.total_seconds():.0f} seconds'"
 # A clock that runs ahead would keep a session open: such a time is stored as the time of arrival.
 # An edit that came before its message is applied to it if its sender may; none can come meanwhile, as the chat is held.
@@ -75,7 +77,9 @@ _PUT = f"""
     ), given AS (
         SELECT m.*, allowed.language, edits.edited_at, coalesce(edits.content, m.said) AS content,
             CASE WHEN follows THEN least({MAX_POSITION}, coalesce((
-                SELECT max(position) FROM messages s WHERE s.chat_id = %(chat)s AND s.sent_at = m.sent_at), -1)
+                SELECT max(position) FROM (SELECT position FROM messages s
+                    WHERE s.chat_id = %(chat)s AND s.session_key = m.session_key AND s.sent_at = m.sent_at
+                    ORDER BY id DESC LIMIT {_LATEST}) AS latest), -1)
                 + row_number() OVER (PARTITION BY sent_at, follows ORDER BY number)) ELSE position END AS place,
             coalesce(edits.token_count, m.tokens) AS token_count, sent_at > now() + {_AHEAD} AS ahead,
             CASE WHEN edits.content IS NULL THEN metadata ELSE {sized("metadata", "edits.original_bytes")} END AS kept
