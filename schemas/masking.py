@@ -32,8 +32,9 @@ _UNKNOWN_SHAPES = re.compile(
     r"|(?P<discord_token>[MNO][\w-]{23,27}\.[\w-]{6}\.[\w-]{27,38})(?![\w.-])"
     r"|(?P<meta_token>EAA(?=[A-Za-z]*[0-9])[A-Za-z0-9]{80,})|(?P<google_token>(?:ya29\.|1//0)[\w-]{40,})"
     r"|(?P<api_key>(?:sk-(?=[A-Za-z]*[0-9])|shpss_)[A-Za-z0-9]{32,}|(?:xkeysib|tskey-(?:auth|api|client))-[\w-]{32,})"
-    r"|(?P<access_token>(?:figd|sntrys|fo1|pscale_(?:tkn|pw|oauth)|syt|mct|tfp|CFPAT|pcsk|jina|AccountKey)[_=-]"
+    r"|(?P<access_token>(?:figd|sntrys|fo1|pscale_(?:tkn|pw|oauth)|syt|mct|tfp|CFPAT|pcsk|jina)[_-]"
     r"(?=[\w-]{0,99}[0-9])(?=[\w-]{0,99}[A-Z])[\w=+-]{28,})"
+    r"|(?<=AccountKey=)(?P<storage_key>[A-Za-z0-9+/]{86}==)"
     r"|(?P<secret_key>AGE-SECRET-KEY-1[A-Z0-9]{58}|nsec1[a-z0-9]{58}|xprv[A-Za-z0-9]{107})(?!\w))"
     r"|(?P<webhook>(?:hooks\.slack\.com/services|discord(?:app)?\.com/api/webhooks"
     r"|hooks\.zapier\.com/hooks/catch|webhook\.office\.com/webhookb2)/[\w/@-]{14,240})",

@@ -130,6 +130,8 @@ def test_a_group_that_became_a_supergroup_is_asked_under_both_ids(
     for chat in (CHAT, SUPER):
         asked = {"chat_id": chat, "query": "what is the plumber called?"}
         assert "Beatriz" in client.post("/v1/context", json=asked).json()["text"]
+    for chat in (CHAT, SUPER):
+        assert len(client.get("/v1/queries", params={"chat_id": chat}).json()["queries"]) == 2
     # what is switched, or forgotten, is named by its id of now
     for problem in (
         client.put(f"/v1/chats/{CHAT}/memory", json={"memory": False}),

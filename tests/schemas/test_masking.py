@@ -254,3 +254,11 @@ def test_a_key_may_tell_what_its_value_is() -> None:
         {"x" * 100_000 + "_aws_secret_access_key": [value] * 100, "y" * 100_000: [value] * 100}
     )
     assert all(value not in texts for name, texts in of_long_names.items() if name.endswith("key"))
+
+
+@pytest.mark.parametrize("begins", ["DefaultEndpointsProtocol=https;AccountKey=", "pcsk_", "jina_"])
+def test_a_key_that_is_told_by_how_it_begins_is_masked_whole(begins: str) -> None:
+    key = "q7/Z+" * 17 + "A==" if begins.endswith("=") else "q7Zx9" * 12
+    left = masked(f"{begins}{key};next=1")
+    assert left.endswith("];next=1")
+    assert "q7" not in left
